@@ -1,0 +1,57 @@
+//! What the planner asks about connectors, so that it never has to know one.
+
+use arrow::datatypes::{DataType, SchemaRef};
+
+use super::options::Options;
+use super::table::Table;
+use crate::error::Error;
+
+/// What a connector says about a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableFacts {
+    /// `SELECT … FROM` works.
+    pub is_source: bool,
+    /// `INSERT INTO` works.
+    pub is_sink: bool,
+    /// Reading ends by itself.
+    pub bounded: bool,
+    /// As a sink it takes `-U`, `+U` and `-D` rows.
+    pub takes_changelog: bool,
+}
+
+/// Connectors and formats as the planner sees them.
+pub trait ConnectorCatalog: Send + Sync {
+    /// Checks a table's options and columns, and says what the table can do. Opens nothing.
+    ///
+    /// # Errors
+    /// `C001`–`C004` with the place of the option: unknown, missing or wrong option or connector.
+    fn check(&self, table: &Table) -> Result<TableFacts, Error>;
+
+    /// Reads enough of a table without column list to tell its columns.
+    ///
+    /// # Errors
+    /// `C006` if the connector or format can't tell, `F001` if the data can't be read.
+    fn infer_schema(&self, options: &Options) -> Result<SchemaRef, Error>;
+
+    /// The type of a metadata column; `None` if the connector has none of that name.
+    fn metadata_type(&self, connector: &str, key: &str) -> Option<DataType>;
+}
+
+/// Accepts every connector and option: for planning without the feature `runtime`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct UncheckedConnectors;
+
+impl ConnectorCatalog for UncheckedConnectors {
+    fn check(&self, _table: &Table) -> Result<TableFacts, Error> {
+        Ok(TableFacts { is_source: true, is_sink: true, bounded: false, takes_changelog: true })
+    }
+
+    fn infer_schema(&self, _options: &Options) -> Result<SchemaRef, Error> {
+        Err(Error::plan(crate::error::code::INVALID_TABLE, "a column list is needed here")
+            .hint("List the columns: without connectors no schema can be read from the data."))
+    }
+
+    fn metadata_type(&self, _connector: &str, _key: &str) -> Option<DataType> {
+        None
+    }
+}

@@ -1,0 +1,222 @@
+//! The ways in and out: sources, sinks and formats, behind traits and a registry.
+//!
+//! Invariant: nothing here knows operators or plans. A reader blocks; it runs on a thread of its own.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arrow::datatypes::{DataType, SchemaRef};
+use arrow::record_batch::RecordBatch;
+
+use crate::catalog::{ConnectorCatalog, Options, Table, TableFacts};
+use crate::error::{Error, code, did_you_mean};
+use crate::stream::StreamBatch;
+
+/// A kind of table: the value of `'connector'`.
+pub trait Connector: Send + Sync {
+    /// The value of `'connector'`.
+    fn name(&self) -> &'static str;
+
+    /// See [`ConnectorCatalog::check`].
+    ///
+    /// # Errors
+    /// `C001`–`C004` with the place of the option.
+    fn check(&self, table: &Table) -> Result<TableFacts, Error>;
+
+    /// See [`ConnectorCatalog::infer_schema`].
+    ///
+    /// # Errors
+    /// `C006` if it can't tell, `F001` if the data can't be read.
+    fn infer_schema(&self, options: &Options) -> Result<SchemaRef, Error>;
+
+    /// Metadata columns that it can fill.
+    fn metadata(&self) -> Vec<(&'static str, DataType)> {
+        Vec::new()
+    }
+
+    /// Opens the table for reading.
+    ///
+    /// # Errors
+    /// `F001` if there is nothing to read; `P003` if it is no source.
+    fn source(&self, table: &Table, request: &ReadRequest) -> Result<Box<dyn Source>, Error>;
+
+    /// Opens the table for writing. `schema`: the columns that will be written, in order.
+    ///
+    /// # Errors
+    /// `F003` if it can't be written; `P003` if it is no sink.
+    fn sink(&self, table: &Table, schema: SchemaRef) -> Result<Box<dyn Sink>, Error>;
+}
+
+/// What a query wants of a source.
+#[derive(Clone)]
+pub struct ReadRequest {
+    /// The columns to deliver, in this order, with exactly these types.
+    pub schema: SchemaRef,
+    /// For each of them: `Some(key)` if it is a metadata column.
+    pub metadata: Vec<Option<String>>,
+    /// Most rows of a batch, ≥ 1.
+    pub batch_rows: usize,
+    /// Set when the query is to stop; a reader that waits looks at it.
+    pub cancel: CancelToken,
+}
+
+/// Tells the parts of a job to stop.
+#[derive(Debug, Clone, Default)]
+pub struct CancelToken(Arc<AtomicBool>);
+
+impl CancelToken {
+    /// Asks everybody to stop.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Whether somebody asked to stop.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// A table opened for reading.
+pub trait Source: Send {
+    /// Its splits in their order: files sorted by name, partitions by number. Called once.
+    ///
+    /// # Errors
+    /// `F001` if one can't be opened.
+    fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Error>;
+}
+
+/// Reads one split: a file, a partition, a connection. The order of its rows is arrival order.
+pub trait SplitReader: Send {
+    /// What a person knows it by: a path.
+    fn name(&self) -> &str;
+
+    /// The next rows, at most `batch_rows`; `None` at the end. Blocks.
+    ///
+    /// # Errors
+    /// `F001` while reading, `F002` for a row that does not fit, under the policy `fail`.
+    fn next(&mut self) -> Result<Option<SplitBatch>, Error>;
+
+    /// Bytes read so far and in all, where known, for progress.
+    fn progress(&self) -> (u64, Option<u64>) {
+        (0, None)
+    }
+}
+
+/// Rows of a split, and what was wrong between them.
+#[derive(Debug, Clone)]
+pub struct SplitBatch {
+    /// Columns as requested.
+    pub rows: RecordBatch,
+    /// Where the rows stand in the split.
+    pub lines: Lines,
+    /// Rows that could not be read, under the policies `skip` and `side`.
+    pub rejected: Vec<RejectedRow>,
+}
+
+/// Where the rows of a batch stand in their split.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lines {
+    /// One after another from this line or row number, from 1.
+    From(u64),
+    /// One number a row.
+    Each(Vec<u64>),
+}
+
+impl Lines {
+    /// The line or row number of row `index` of the batch.
+    pub fn of(&self, index: usize) -> u64 {
+        match self {
+            Self::From(first) => first + index as u64,
+            Self::Each(lines) => lines[index],
+        }
+    }
+}
+
+/// A row that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RejectedRow {
+    /// Its line, from 1.
+    pub line: u64,
+    /// Its text; bytes that are no UTF-8 are replaced.
+    pub text: String,
+    /// What was wrong.
+    pub reason: String,
+    /// Keep it for the side table (policy `side`), or only count it (`skip`).
+    pub keep: bool,
+}
+
+/// A table opened for writing. What was written becomes visible by `finish`, or never.
+pub trait Sink: Send {
+    /// Takes rows in order.
+    ///
+    /// # Errors
+    /// `F003` with the path and the system's reason.
+    fn write(&mut self, batch: &StreamBatch) -> Result<(), Error>;
+
+    /// Gives what was written to a reader that waits, where the medium can (pipes, terminals).
+    ///
+    /// # Errors
+    /// `F003` with the path and the system's reason.
+    fn flush(&mut self) -> Result<(), Error>;
+
+    /// The end of the rows: commit. Called once, nothing after it.
+    ///
+    /// # Errors
+    /// `F003` with the path and the system's reason.
+    fn finish(&mut self) -> Result<(), Error>;
+
+    /// The query failed or was stopped: leave nothing that looks finished.
+    fn abort(&mut self);
+}
+
+/// The connectors of a session, by name.
+#[derive(Clone, Default)]
+pub struct Connectors(BTreeMap<&'static str, Arc<dyn Connector>>);
+
+impl Connectors {
+    /// No connectors.
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// Adds one; one of the same name is replaced.
+    pub fn add(&mut self, connector: Arc<dyn Connector>) {
+        self.0.insert(connector.name(), connector);
+    }
+
+    /// The connector of that name.
+    ///
+    /// # Errors
+    /// `C004` with the nearest name.
+    pub fn get(&self, name: &str) -> Result<&Arc<dyn Connector>, Error> {
+        self.0.get(name).ok_or_else(|| {
+            let error = Error::plan(code::UNKNOWN_CONNECTOR, format!("unknown connector \"{name}\""));
+            match did_you_mean(name, self.0.keys().copied()) {
+                Some(near) => error.hint(format!("Use '{near}'.")),
+                None => {
+                    let known: Vec<_> = self.0.keys().copied().collect();
+                    error.hint(format!("Use one of {}.", known.join(", ")))
+                }
+            }
+        })
+    }
+}
+
+impl ConnectorCatalog for Connectors {
+    fn check(&self, table: &Table) -> Result<TableFacts, Error> {
+        let place = table.options.entry("connector").and_then(|entry| entry.value_span);
+        self.get(&table.connector).map_err(|error| error.at(place))?.check(table)
+    }
+
+    fn infer_schema(&self, options: &Options) -> Result<SchemaRef, Error> {
+        let name = options.get("connector").unwrap_or("filesystem");
+        let place = options.entry("connector").and_then(|entry| entry.value_span);
+        self.get(name).map_err(|error| error.at(place))?.infer_schema(options)
+    }
+
+    fn metadata_type(&self, connector: &str, key: &str) -> Option<DataType> {
+        let metadata = self.0.get(connector)?.metadata();
+        metadata.into_iter().find(|(name, _)| *name == key).map(|(_, data_type)| data_type)
+    }
+}

@@ -1,0 +1,105 @@
+//! Operators: synchronous state machines over Arrow batches, one a file.
+//!
+//! Invariant: no await, no clock, no lock, no channel; what an operator does is a function of what
+//! it was given, row by row, never of how the rows were cut into batches.
+
+use crate::error::Error;
+use crate::stream::{StreamBatch, StreamElement, Watermark};
+
+/// A state machine between streams.
+pub trait Operator: Send {
+    /// What EXPLAIN and errors call it.
+    fn name(&self) -> &'static str;
+
+    /// Takes rows. `batch.running` tells the watermark before each row.
+    ///
+    /// # Errors
+    /// `R002` if an expression fails on a row.
+    fn process_batch(&mut self, batch: StreamBatch, out: &mut Output) -> Result<(), Error>;
+
+    /// Event time has come to `watermark`. Forwards it after what it releases.
+    ///
+    /// # Errors
+    /// `R002` if an expression fails on a row that is released.
+    fn process_watermark(&mut self, watermark: Watermark, out: &mut Output) -> Result<(), Error> {
+        out.watermark(watermark);
+        Ok(())
+    }
+
+    /// The input has ended; `Watermark::MAX` came before. Releases what is left.
+    ///
+    /// # Errors
+    /// `R002` if an expression fails on a row that is released.
+    fn finish(&mut self, _out: &mut Output) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Whether it will not use another row (a LIMIT that is full): the job may stop its inputs.
+    fn is_satisfied(&self) -> bool {
+        false
+    }
+
+    /// Rows, keys and bytes that it keeps now.
+    fn state(&self) -> StateSize {
+        StateSize::default()
+    }
+}
+
+/// What an operator keeps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StateSize {
+    /// Open windows, slices or sessions.
+    pub windows: usize,
+    /// Groups or buffered rows.
+    pub rows: usize,
+    /// Memory in bytes, estimated.
+    pub bytes: usize,
+}
+
+/// What became of the rows that an operator took. `rows in = used + late + null_time + future +
+/// filtered + held` at all times.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RowCounts {
+    /// Went into the result.
+    pub used: u64,
+    /// Late for all of their windows.
+    pub late: u64,
+    /// Without event time.
+    pub null_time: u64,
+    /// Too far ahead.
+    pub future: u64,
+    /// Removed by a condition or a limit.
+    pub filtered: u64,
+    /// Waiting.
+    pub held: u64,
+    /// Of those used: late for some of their windows. No term of the sum.
+    pub partly_late: u64,
+}
+
+/// Collects what an operator gives.
+#[derive(Debug, Default)]
+pub struct Output {
+    elements: Vec<StreamElement>,
+    /// What became of the rows; the operator adds, the runtime reads. `held` is a level, the
+    /// others only grow.
+    pub counts: RowCounts,
+}
+
+impl Output {
+    /// Gives rows; an empty batch is dropped.
+    pub fn batch(&mut self, batch: StreamBatch) {
+        if batch.num_rows() > 0 {
+            self.elements.push(StreamElement::Batch(batch));
+        }
+    }
+
+    /// Gives a watermark.
+    pub fn watermark(&mut self, watermark: Watermark) {
+        self.elements.push(StreamElement::Watermark(watermark));
+    }
+
+    /// Takes what was given since the last call, in order.
+    pub fn drain(&mut self) -> std::vec::Drain<'_, StreamElement> {
+        self.elements.drain(..)
+    }
+}

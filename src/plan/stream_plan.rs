@@ -1,0 +1,328 @@
+//! The plan that runs: operators over Arrow schemas, exchanges, sinks, and what each stream promises.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use chrono_tz::Tz;
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
+
+use crate::catalog::{NullTime, Table};
+use crate::stream::TimeUnit;
+
+/// An expression over the columns of a node's input.
+pub type ExprRef = Arc<dyn PhysicalExpr>;
+
+/// Index of a node in [`StreamPlan::nodes`].
+pub type NodeId = usize;
+
+/// A plan that the runtime can start. Inputs stand before the nodes that read them.
+#[derive(Debug, Clone)]
+pub struct StreamPlan {
+    /// All nodes; a node's inputs have smaller ids.
+    pub nodes: Vec<PlanNode>,
+    /// The sinks, one a query or insert; each is a [`Operation::Sink`].
+    pub sinks: Vec<NodeId>,
+    /// What a person should know though the plan runs: growing state, options without effect.
+    pub warnings: Vec<String>,
+}
+
+/// An operation with its inputs and what its output stream promises.
+#[derive(Debug, Clone)]
+pub struct PlanNode {
+    /// What it does.
+    pub operation: Operation,
+    /// Where its rows come from.
+    pub inputs: Vec<NodeId>,
+    /// The columns of its output.
+    pub schema: SchemaRef,
+    /// What its output promises.
+    pub properties: StreamProperties,
+}
+
+/// What a stream promises. EXPLAIN prints it for every node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamProperties {
+    /// The stream ends by itself.
+    pub bounded: bool,
+    /// Rows of other kinds than insert may come.
+    pub updating: bool,
+    /// Watermarks are sent.
+    pub watermark: bool,
+    /// Columns that are still time attributes.
+    pub time_attributes: Vec<usize>,
+    /// Columns that identify a row, if any are known.
+    pub key: Option<Vec<usize>>,
+}
+
+/// What a node does. Closed on purpose: match it without a wildcard.
+#[derive(Debug, Clone)]
+pub enum Operation {
+    /// Reads a table. No inputs.
+    Source(SourceNode),
+    /// Rows that stand in the query. No inputs.
+    Values(RecordBatch),
+    /// Filter, then projection.
+    Calc(CalcNode),
+    /// Adds `window_start`, `window_end`, `window_time` to each row, once for each of its windows.
+    WindowRows(WindowRowsNode),
+    /// Aggregates per window and key.
+    WindowAggregate(Box<WindowAggregateNode>),
+    /// All rows of all inputs; the schemas are equal but for names.
+    Union,
+    /// Moves rows to other subtasks.
+    Exchange(Distribution),
+    /// Gives rows in event-time order as the watermark passes them.
+    TemporalSort(TemporalSortNode),
+    /// The first rows.
+    Limit(LimitNode),
+    /// All rows of a bounded input, sorted.
+    Sort(SortNode),
+    /// Writes to a table or to the caller.
+    Sink(SinkNode),
+}
+
+/// Reads a table, makes its watermark.
+///
+/// Rows that the connector delivers have `read_schema`; the node's schema is that of `output`.
+#[derive(Debug, Clone)]
+pub struct SourceNode {
+    /// What to read.
+    pub table: Arc<Table>,
+    /// Columns of the table to read (physical or metadata), as indexes into `table.columns`.
+    /// The columns that `output` and `watermark` need, in table order; the rest is never decoded.
+    pub read: Vec<usize>,
+    /// The schema of those columns.
+    pub read_schema: SchemaRef,
+    /// Output columns over `read_schema`.
+    pub output: Vec<ExprRef>,
+    /// Event time. Evaluated before anything else sees the rows.
+    pub watermark: Option<SourceWatermark>,
+}
+
+/// How a source makes its watermark, per split.
+#[derive(Debug, Clone)]
+pub struct SourceWatermark {
+    /// The event time of a row, over `read_schema`.
+    pub time: ExprRef,
+    /// The name of the time column, for errors.
+    pub column: String,
+    /// The watermark that a row asks for, over `read_schema`, of the type of `time`. NULL: none.
+    pub watermark: ExprRef,
+    /// The time attribute's step.
+    pub unit: TimeUnit,
+    /// What becomes of rows without event time.
+    pub null_time: NullTime,
+    /// `IDLE AFTER`.
+    pub idle_after_us: Option<i64>,
+    /// `THEN ADVANCE`.
+    pub then_advance: bool,
+    /// `MAX AHEAD`.
+    pub max_ahead_us: Option<i64>,
+    /// `'scan.watermark.emit.strategy' = 'on-periodic'`.
+    pub periodic: bool,
+}
+
+/// Keeps the rows for which `filter` is true, and computes `project` of them.
+#[derive(Debug, Clone)]
+pub struct CalcNode {
+    /// NULL counts as false.
+    pub filter: Option<ExprRef>,
+    /// Output columns over the input.
+    pub project: Vec<ExprRef>,
+}
+
+/// Kind and sizes of windows, microseconds. Sizes are > 0, `|offset| < size`, `size % slide == 0`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WindowKind {
+    /// Each row in one window.
+    Tumble {
+        /// Length.
+        size_us: i64,
+    },
+    /// Each row in `size / slide` windows.
+    Hop {
+        /// Distance of starts.
+        slide_us: i64,
+        /// Length.
+        size_us: i64,
+    },
+    /// Windows that grow by `step` up to `size`, then start again.
+    Cumulate {
+        /// Growth.
+        step_us: i64,
+        /// Length of the longest.
+        size_us: i64,
+    },
+    /// Windows that end after a gap without rows.
+    Session {
+        /// The gap.
+        gap_us: i64,
+    },
+    /// One window over the whole of a bounded input; it fires at the end.
+    Global,
+}
+
+/// Windows as a query asks for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WindowSpec {
+    /// Kind and sizes.
+    pub kind: WindowKind,
+    /// Moves the grid, microseconds.
+    pub offset_us: i64,
+    /// Cut by the wall clock of this zone instead of UTC.
+    pub zone: Option<Tz>,
+    /// The time attribute's step.
+    pub unit: TimeUnit,
+}
+
+/// See [`Operation::WindowRows`]. Output: the input's columns, then start, end, time.
+#[derive(Debug, Clone)]
+pub struct WindowRowsNode {
+    /// The time attribute's column in the input.
+    pub time: usize,
+    /// The windows.
+    pub window: WindowSpec,
+}
+
+/// Where a window aggregation finds a row's windows.
+#[derive(Debug, Clone)]
+pub enum WindowSource {
+    /// From the time attribute in this column.
+    Assign {
+        /// The time attribute's column in the input.
+        time: usize,
+        /// The windows.
+        window: WindowSpec,
+    },
+    /// The rows carry their window: they come from `WindowRows` or an aggregation over windows.
+    Attached {
+        /// Column of `window_start`.
+        start: usize,
+        /// Column of `window_end`.
+        end: usize,
+        /// The time attribute's step.
+        unit: TimeUnit,
+    },
+}
+
+/// Aggregates per window and key.
+///
+/// Output columns: `window_start`, `window_end`, `window_time` (not for `Global` windows), then the
+/// keys, then `__grouping_id` if there are grouping sets, then the aggregates.
+#[derive(Debug, Clone)]
+pub struct WindowAggregateNode {
+    /// The row's windows.
+    pub window: WindowSource,
+    /// Group keys over the input; may be empty.
+    pub keys: Vec<ExprRef>,
+    /// For each grouping set, which keys are NULL in it. `None`: the plain grouping.
+    pub grouping_sets: Option<Vec<Vec<bool>>>,
+    /// What to compute.
+    pub aggregates: Vec<AggregateCall>,
+    /// How long a fired window takes more rows, microseconds. 0: not at all.
+    pub allowed_lateness_us: i64,
+    /// When results come.
+    pub emit: EmitMode,
+    /// This node's part of a two-phase aggregation.
+    pub phase: AggregatePhase,
+}
+
+/// One aggregate of a window aggregation.
+#[derive(Debug, Clone)]
+pub struct AggregateCall {
+    /// The function and its arguments over the input.
+    pub function: Arc<AggregateFunctionExpr>,
+    /// `FILTER (WHERE …)` over the input.
+    pub filter: Option<ExprRef>,
+    /// The result depends on the order in which rows arrive (`first_value`, `array_agg`, sums of
+    /// floats, …): no pre-aggregation, no sharing of slices between windows.
+    pub order_sensitive: bool,
+}
+
+/// When a window aggregation gives results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EmitMode {
+    /// Once, when the window closes.
+    OnWindowClose,
+}
+
+/// Part of a two-phase aggregation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AggregatePhase {
+    /// Rows in, results out.
+    Single,
+    /// Rows in, per batch the accumulators' states of each slice out, before the exchange.
+    /// Output columns: slice start (`BIGINT` microseconds), keys, grouping id, state columns.
+    Local,
+    /// States in (the output of `Local`), results out. `keys`, filters and arguments of this node
+    /// are those of the local one and are not evaluated again.
+    Final,
+}
+
+/// How rows are spread over the subtasks of the next node.
+#[derive(Debug, Clone)]
+pub enum Distribution {
+    /// By the hash of these columns of the input.
+    Hash(Vec<usize>),
+    /// All to one subtask.
+    Single,
+}
+
+/// See [`Operation::TemporalSort`]. Ties keep arrival order, then `rest` decides.
+#[derive(Debug, Clone)]
+pub struct TemporalSortNode {
+    /// The time attribute's column.
+    pub time: usize,
+    /// The time attribute's step.
+    pub unit: TimeUnit,
+    /// Further columns of ORDER BY, after the time.
+    pub rest: Vec<SortKey>,
+}
+
+/// A column of ORDER BY.
+#[derive(Debug, Clone)]
+pub struct SortKey {
+    /// Over the input.
+    pub expr: ExprRef,
+    /// `DESC`.
+    pub descending: bool,
+    /// `NULLS FIRST`.
+    pub nulls_first: bool,
+}
+
+/// See [`Operation::Sort`].
+#[derive(Debug, Clone)]
+pub struct SortNode {
+    /// ORDER BY.
+    pub keys: Vec<SortKey>,
+    /// `LIMIT`, if it stands right above.
+    pub fetch: Option<usize>,
+}
+
+/// See [`Operation::Limit`].
+#[derive(Debug, Clone, Copy)]
+pub struct LimitNode {
+    /// `OFFSET`.
+    pub skip: usize,
+    /// `LIMIT`.
+    pub fetch: Option<usize>,
+}
+
+/// See [`Operation::Sink`]. The input's columns are those of the target, in its order.
+#[derive(Debug, Clone)]
+pub struct SinkNode {
+    /// Where the rows go.
+    pub target: SinkTarget,
+}
+
+/// Where a sink's rows go.
+#[derive(Debug, Clone)]
+pub enum SinkTarget {
+    /// To the caller: a SELECT.
+    Result,
+    /// To a table: an INSERT INTO. Written columns are the table's physical ones and its
+    /// metadata columns that are not virtual.
+    Table(Arc<Table>),
+}

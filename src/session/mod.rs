@@ -1,0 +1,1 @@
+//! Catalog, settings and jobs behind one door.
