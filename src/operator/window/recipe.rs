@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, UInt32Array, UInt64Array, new_null_array};
 use arrow::buffer::ScalarBuffer;
 use arrow::compute::{cast, take};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Float32Type, Float64Type, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use datafusion_expr::GroupsAccumulator;
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::GroupsAccumulatorAdapter;
@@ -145,7 +145,11 @@ impl Recipe {
     /// # Errors
     /// `R002` if an expression fails on a row.
     pub(super) fn evaluate(&self, rows: &RecordBatch, arrival: Arrival) -> Result<Rows, Error> {
-        let keys = self.keys.iter().map(|key| evaluate(key, rows)).collect::<Result<Vec<_>, _>>()?;
+        let keys = self
+            .keys
+            .iter()
+            .map(|key| evaluate(key, rows).map(one_nan_and_zero))
+            .collect::<Result<Vec<_>, _>>()?;
         let mut args = Vec::with_capacity(self.calls.len());
         let mut filters = Vec::with_capacity(self.calls.len());
         for call in &self.calls {
@@ -156,6 +160,10 @@ impl Recipe {
                 .map(|arg| match &filter {
                     Some(filter) if !is_safe(arg) => evaluate_where(arg, rows, filter),
                     _ => evaluate(arg, rows),
+                })
+                .map(|values| match values {
+                    Ok(values) if call.function.is_distinct() => Ok(one_nan_and_zero(values)),
+                    values => values,
                 })
                 .collect::<Result<Vec<_>, _>>()?;
             args.push(values);
@@ -183,6 +191,18 @@ impl Recipe {
         let ids = UInt64Array::from_value(set.id, len);
         columns.push(cast(&ids, &self.id_type).map_err(|error| arrow_failure(&error))?);
         Ok(columns)
+    }
+}
+
+/// All NaN of a column of floats as one value, and zero without a sign: GROUP BY and DISTINCT agree
+/// on what is equal. Other columns are not touched.
+fn one_nan_and_zero(values: ArrayRef) -> ArrayRef {
+    if let Some(floats) = values.as_primitive_opt::<Float64Type>() {
+        Arc::new(floats.unary::<_, Float64Type>(|value| if value.is_nan() { f64::NAN } else { value + 0.0 }))
+    } else if let Some(floats) = values.as_primitive_opt::<Float32Type>() {
+        Arc::new(floats.unary::<_, Float32Type>(|value| if value.is_nan() { f32::NAN } else { value + 0.0 }))
+    } else {
+        values
     }
 }
 

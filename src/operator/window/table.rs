@@ -107,9 +107,14 @@ impl Table {
             if *id == first_rows.len() {
                 first_rows.push(first_row(row));
                 if first_rows.len() == groups {
-                    break;
+                    return;
                 }
             }
+        }
+        // Two keys with one hash: their groups were numbered after the others.
+        first_rows.resize(groups, u64::MAX);
+        for (row, id) in ids.iter().enumerate() {
+            first_rows[*id] = first_rows[*id].min(first_row(row));
         }
     }
 
