@@ -199,7 +199,7 @@ impl Builder<'_> {
         let input = self.input_of(&exchange)?;
         let input_schema = Arc::clone(&self.node(input)?.schema);
         let mut stage = self.stage(input)?;
-        let states = operator::local_schema(aggregate, &input_schema)?;
+        let states = crate::plan::local_schema(aggregate, &input_schema)?;
         let local = with_phase(node, aggregate, AggregatePhase::Local, Arc::clone(&states));
         for draft in &mut stage {
             draft.chain.push(Link::new(id, operator::create(&local, &input_schema)?));

@@ -16,7 +16,7 @@ use super::watermark::{WatermarkRule, run};
 use crate::catalog::NullTime;
 use crate::connector::{Lines, SplitBatch, SplitReader};
 use crate::error::{Error, code};
-use crate::operator::evaluate;
+use crate::operator::evaluate::evaluate;
 use crate::plan::{ExprRef, SourceNode, SourceWatermark};
 use crate::stream::{RunningWatermark, StreamBatch, StreamElement, Watermark, event_times};
 

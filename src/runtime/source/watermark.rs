@@ -11,7 +11,7 @@ use datafusion_expr::Operator as BinaryOperator;
 use datafusion_physical_expr::expressions::{BinaryExpr, Literal};
 
 use crate::error::Error;
-use crate::operator::evaluate;
+use crate::operator::evaluate::evaluate;
 use crate::plan::{ExprRef, SourceWatermark};
 use crate::stream::{TimeUnit, event_times};
 
