@@ -51,7 +51,7 @@ fn call_over(
 
 fn call(function: Arc<AggregateUDF>, name: &str) -> AggregateCall {
     let built = call_over(&input(), function, column(2), name).build().unwrap();
-    AggregateCall { function: Arc::new(built), filter: None, order_sensitive: false }
+    AggregateCall { function: Arc::new(built), filter: None, order_sensitive: false, inexact: false }
 }
 
 fn filtered(call: AggregateCall) -> AggregateCall {
@@ -62,12 +62,12 @@ fn filtered(call: AggregateCall) -> AggregateCall {
 fn average() -> AggregateCall {
     let float: ExprRef = Arc::new(CastExpr::new(column(2), DataType::Float64, None));
     let built = call_over(&input(), avg_udaf(), float, "a").build().unwrap();
-    AggregateCall { function: Arc::new(built), filter: None, order_sensitive: false }
+    AggregateCall { function: Arc::new(built), filter: None, order_sensitive: false, inexact: false }
 }
 
 fn distinct_count() -> AggregateCall {
     let built = call_over(&input(), count_udaf(), column(2), "d").distinct().build().unwrap();
-    AggregateCall { function: Arc::new(built), filter: None, order_sensitive: false }
+    AggregateCall { function: Arc::new(built), filter: None, order_sensitive: false, inexact: false }
 }
 
 /// count, sum, min, max, avg, count distinct, count filtered.
@@ -629,7 +629,7 @@ fn a_sum_in_a_removed_row_can_not_fail() {
     let quotient: ExprRef =
         Arc::new(BinaryExpr::new(lit(10i64), datafusion_expr::Operator::Divide, column(2)));
     let sum = call_over(&input(), sum_udaf(), quotient, "q").build().unwrap();
-    let sum = AggregateCall { function: Arc::new(sum), filter: None, order_sensitive: false };
+    let sum = AggregateCall { function: Arc::new(sum), filter: None, order_sensitive: false, inexact: false };
     let rows: Vec<Row> = vec![(Some(1), None, Some(0)), (Some(2), None, Some(5))];
     let guarded = node(assign(TEN, 0), vec![], vec![filtered(sum.clone())]);
     let (given, _) = run_node(&guarded, &rows, 5, 2);
@@ -675,7 +675,7 @@ fn nan_and_signed_zero_as_in_field_report_b047() {
     let value: ExprRef = Arc::new(Column::new("v", 2));
     let build = |function, distinct| {
         let built = call_over(&schema, function, value.clone(), "x").with_distinct(distinct).build().unwrap();
-        AggregateCall { function: Arc::new(built), filter: None, order_sensitive: false }
+        AggregateCall { function: Arc::new(built), filter: None, order_sensitive: false, inexact: false }
     };
     let calls = vec![build(min_udaf(), false), build(max_udaf(), false), build(count_udaf(), true)];
     let nan = f64::NAN;
