@@ -3,6 +3,7 @@
 //! Invariant: nothing is planned here; functions are vectorised over Arrow arrays and know no
 //! table. The wall clock is read in `now.rs` only, when a batch is evaluated, never at planning.
 
+mod aggregate;
 mod rewrite;
 
 use std::collections::HashMap;
@@ -46,6 +47,7 @@ pub(crate) fn registry(zone: &str) -> FunctionRegistry {
         aggregates.insert(function.name().to_lowercase(), function);
     };
     datafusion_functions_aggregate::all_default_aggregate_functions().into_iter().for_each(&mut add);
+    aggregates.extend(aggregate::all().into_iter().map(|(name, function)| (name.to_owned(), function)));
 
     let mut windows = HashMap::new();
     for function in datafusion_functions_window::all_default_window_functions() {
