@@ -2,6 +2,7 @@
 //!
 //! Invariant: a pure function of (statement, catalog, settings). No file, no clock, no task.
 
+mod function;
 mod local_schema;
 mod stream_plan;
 
