@@ -52,5 +52,130 @@
 //! Invariant: no name is resolved here and no type is checked; spans survive.
 
 mod ast;
+mod create_table;
+mod dialect;
+mod display;
+mod errors;
+mod interval;
+mod lexer;
+mod query;
+mod statement;
+mod types;
+
+use sqlparser::ast::{Expr, FunctionArguments, Ident, ObjectName, WindowType};
 
 pub use ast::*;
+
+use crate::error::Error;
+
+/// The prefix that marks a table argument.
+pub(crate) const TABLE: &str = "__table";
+/// The name that carries a subquery argument with `PARTITION BY`.
+pub(crate) const SUBQUERY: &str = "__subquery";
+/// How deep sqlparser may go; brackets alone end earlier, see [`lexer::MAX_DEPTH`].
+const MAX_RECURSION: usize = 3_000;
+
+/// The statements of a script, in order; none for a script of comments.
+///
+/// Shape: spans are places in `text`; the last semicolon may be missing; empty statements are left
+/// out.
+///
+/// # Errors
+/// The first fault in the text, with its place. Not a name or a type is looked up.
+///
+/// ```
+/// let statements = tidegate::sql::parse("CREATE VIEW v AS SELECT 1; -- one\nSELECT * FROM v EMIT CHANGES").unwrap();
+/// assert_eq!(statements.len(), 2);
+/// assert_eq!(statements[1].span.start.line, 2);
+/// assert_eq!(statements[1].statement.to_string(), "SELECT * FROM v EMIT CHANGES");
+/// ```
+pub fn parse(text: &str) -> Result<Vec<SpannedStatement>, Error> {
+    statement::parse_script(text)
+}
+
+/// The one query that `text` is, such as the stored text of a view.
+///
+/// # Errors
+/// As [`parse`], and for anything else than a single query.
+pub fn parse_query(text: &str) -> Result<Query, Error> {
+    parse_one(text, "a query", |parser| parser.query())
+}
+
+/// The one expression that `text` is, such as the stored text of a computed column.
+///
+/// # Errors
+/// As [`parse`], and for anything else than a single expression.
+pub fn parse_expr(text: &str) -> Result<Expr, Error> {
+    parse_one(text, "an expression", |parser| parser.read(|parser| parser.parse_expr()).map(query::finish_expr))
+}
+
+fn parse_one<T>(
+    text: &str,
+    what: &str,
+    read: impl FnOnce(&mut statement::StatementParser) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let lexed = lexer::Lexed::new(text)?;
+    let statements = lexed.statements();
+    match statements.as_slice() {
+        [only] => statement::with_statement_parser(text, &lexed, &lexed.tokens[only.clone()], read),
+        [] => Err(errors::expected(what, &[], 0)),
+        [_, second, ..] => Err(errors::expected("the end of the statement", &lexed.tokens, second.start)),
+    }
+}
+
+/// The text ends with a semicolon outside of quotes and comments: a shell need not read on.
+///
+/// Statement sets count by their last semicolon too, so a shell sees one as complete after its
+/// first line; it may ask [`parse`], which then finds no END.
+pub fn is_complete(text: &str) -> bool {
+    lexer::ending(text) == lexer::Ending::Complete
+}
+
+/// A table argument of a function: `TABLE t`, a subquery, each with or without `PARTITION BY`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TableArgument<'a> {
+    /// The rows.
+    pub input: TableInput<'a>,
+    /// `PARTITION BY`; may be empty.
+    pub partition_by: &'a [Expr],
+}
+
+/// Where the rows of a table argument come from.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TableInput<'a> {
+    /// `TABLE t`, or `t` alone: the parts of its name.
+    Name(Vec<&'a Ident>),
+    /// `(SELECT …)`.
+    Query(&'a sqlparser::ast::Query),
+}
+
+/// The table argument that an argument's expression is, if it can be one; a bare column can.
+pub fn table_argument(expr: &Expr) -> Option<TableArgument<'_>> {
+    let input = |input| Some(TableArgument { input, partition_by: &[] });
+    match expr {
+        Expr::Identifier(ident) => input(TableInput::Name(vec![ident])),
+        Expr::CompoundIdentifier(idents) => input(TableInput::Name(idents.iter().collect())),
+        Expr::Subquery(query) => input(TableInput::Query(query)),
+        Expr::Prefixed { prefix, value } if prefix.value == TABLE => match value.as_ref() {
+            Expr::Function(function) => {
+                let partition_by = match &function.over {
+                    Some(WindowType::WindowSpec(spec)) => spec.partition_by.as_slice(),
+                    _ => &[],
+                };
+                let input = match &function.args {
+                    FunctionArguments::Subquery(query) => TableInput::Query(query),
+                    FunctionArguments::None | FunctionArguments::List(_) => {
+                        TableInput::Name(parts(&function.name))
+                    }
+                };
+                Some(TableArgument { input, partition_by })
+            }
+            name => table_argument(name),
+        },
+        _ => None,
+    }
+}
+
+fn parts(name: &ObjectName) -> Vec<&Ident> {
+    name.0.iter().filter_map(|part| part.as_ident()).collect()
+}
