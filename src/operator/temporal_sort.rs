@@ -205,3 +205,94 @@ impl Operator for TemporalSort {
         StateSize { windows: 0, rows: self.held.len(), bytes }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operator::create;
+    use crate::operator::testing::{MS, Row, column, input, plan_node, run, running, stream_batch};
+    use crate::plan::Operation;
+    use crate::stream::StreamElement;
+
+    fn sort(rest: Vec<SortKey>) -> Box<dyn Operator> {
+        let node = TemporalSortNode { time: 0, unit: TimeUnit::Millisecond, rest };
+        create(&plan_node(Operation::TemporalSort(node), input()), &input()).unwrap()
+    }
+
+    fn values(lines: &[String]) -> Vec<i64> {
+        lines.iter().map(|line| line.rsplit(',').next().unwrap().parse().unwrap()).collect()
+    }
+
+    fn rows(times: &[(i64, i64)]) -> Vec<Row> {
+        times.iter().map(|(time, value)| (Some(*time), None, Some(*value))).collect()
+    }
+
+    /// conformance/sort_event_time, in ms.
+    const FLINK: [(i64, i64); 11] = [
+        (5_000, 1),
+        (3_000, 2),
+        (4_000, 3),
+        (9_000, 4),
+        (7_000, 5),
+        (7_000, 6),
+        (5_999, 7),
+        (6_000, 8),
+        (4_500, 10),
+        (5_000, 11),
+        (20_000, 9),
+    ];
+
+    #[test]
+    fn a_row_is_late_when_its_place_has_gone_out() {
+        for cut in 1..=FLINK.len() {
+            let (given, counts) = run(sort(vec![]).as_mut(), &rows(&FLINK), 3_000, cut);
+            assert_eq!(values(&given), [2, 3, 1, 7, 8, 5, 6, 4, 9], "batches of {cut}");
+            assert_eq!((counts.used, counts.late, counts.held), (9, 2, 0));
+        }
+    }
+
+    #[test]
+    fn equal_times_go_by_the_further_keys_then_by_arrival() {
+        let rest = || vec![SortKey { expr: column(2), descending: true, nulls_first: false }];
+        let rows: Vec<Row> = vec![
+            (Some(1), Some("a"), Some(1)),
+            (Some(1), Some("b"), Some(2)),
+            (Some(0), Some("c"), Some(0)),
+            (Some(1), Some("d"), Some(2)),
+            (None, Some("e"), Some(9)),
+        ];
+        for cut in [1, 2, 5] {
+            let (given, counts) = run(sort(rest()).as_mut(), &rows, 5, cut);
+            let keys: Vec<&str> = given.iter().map(|line| line.split(',').nth(1).unwrap()).collect();
+            assert_eq!(keys, ["c", "b", "d", "a"]);
+            assert_eq!((counts.used, counts.null_time), (4, 1));
+        }
+    }
+
+    #[test]
+    fn released_rows_carry_a_watermark_before_their_time() {
+        let all = rows(&FLINK);
+        let before = running(&all, 3_000);
+        for cut in 1..=all.len() {
+            let (mut sort, mut out) = (sort(vec![]), Output::default());
+            let (mut given, mut last) = (Vec::new(), i64::MIN);
+            for from in (0..all.len()).step_by(cut) {
+                let to = all.len().min(from + cut);
+                sort.process_batch(stream_batch(&all[from..to], &before[from..to]), &mut out).unwrap();
+                if before[to] > last {
+                    last = before[to];
+                    sort.process_watermark(Watermark(last), &mut out).unwrap();
+                }
+            }
+            sort.process_watermark(Watermark::MAX, &mut out).unwrap();
+            assert_eq!(sort.state().rows, 0);
+            for element in out.drain() {
+                if let StreamElement::Batch(batch) = element {
+                    given.extend(batch.running.unwrap().values().iter().map(|running| running / MS));
+                }
+            }
+            // 5.999 and 6 came when the watermark was 6 already.
+            assert_eq!(given, [2_999, 3_999, 4_999, 6_000, 6_000, 6_999, 6_999, 8_999, 19_999]);
+        }
+    }
+}
