@@ -116,10 +116,9 @@ impl Placer {
         } else {
             times
         };
-        if !self.separate && nulls.as_ref().is_none_or(|nulls| nulls.null_count() == 0) {
-            if let Some(key) = self.single_part(&times, &running) {
-                return Ok(Placement::all(key, times.len()));
-            }
+        let may_share = !self.separate && nulls.as_ref().is_none_or(|nulls| nulls.null_count() == 0);
+        if let Some(key) = may_share.then(|| self.single_part(&times, &running)).flatten() {
+            return Ok(Placement::all(key, times.len()));
         }
         let mut placing = Placing::default();
         let mut current = self.current(self.assigner.slice_start(0));
