@@ -51,11 +51,7 @@ fn node(kind: WindowKind, key: usize, phase: AggregatePhase) -> PlanNode {
         window: WindowSource::Assign { time: 0, window },
         keys: vec![column(key)],
         grouping_sets: None,
-        aggregates: vec![
-            call(count_udaf(), column(2)),
-            call(sum_udaf(), column(2)),
-            call(avg_udaf(), float),
-        ],
+        aggregates: vec![call(count_udaf(), column(2)), call(sum_udaf(), column(2)), call(avg_udaf(), float)],
         allowed_lateness_us: 0,
         emit: EmitMode::OnWindowClose,
         phase,

@@ -8,7 +8,7 @@ use arrow::compute::{SortColumn, SortOptions, concat_batches, lexsort_to_indices
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 
-use super::evaluate::{arrow_failure, evaluate};
+use super::evaluate::{arrow_failure, evaluate, one_nan_and_zero};
 use super::{BATCH_ROWS, Operator, Output, StateSize};
 use crate::error::Error;
 use crate::plan::{SortKey, SortNode};
@@ -119,7 +119,8 @@ pub(super) fn sort_indices(
     let mut columns: Vec<SortColumn> = before.iter().cloned().map(ascending).collect();
     for key in keys {
         let options = SortOptions { descending: key.descending, nulls_first: key.nulls_first };
-        columns.push(SortColumn { values: evaluate(&key.expr, rows)?, options: Some(options) });
+        let values = one_nan_and_zero(evaluate(&key.expr, rows)?);
+        columns.push(SortColumn { values, options: Some(options) });
     }
     columns.push(ascending(Arc::new(UInt32Array::from_iter_values(0..length))));
     lexsort_to_indices(&columns, fetch).map_err(|error| arrow_failure(&error))

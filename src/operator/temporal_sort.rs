@@ -1,6 +1,6 @@
 //! Rows in event-time order.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -39,7 +39,7 @@ pub(super) struct TemporalSort {
     /// The running watermark of the last row.
     running: i64,
     /// Accepted rows that have not gone out by the running watermark: times, lowest first.
-    ahead: BTreeMap<i64, u64>,
+    ahead: BTreeSet<i64>,
     arrived: Option<Instant>,
 }
 
@@ -69,7 +69,7 @@ impl TemporalSort {
             next_batch: 0,
             released: None,
             running: i64::MIN,
-            ahead: BTreeMap::new(),
+            ahead: BTreeSet::new(),
             arrived: None,
         }
     }
@@ -80,11 +80,8 @@ impl TemporalSort {
             return;
         }
         self.running = running;
-        while let Some(first) = self.ahead.first_entry() {
-            if *first.key() > running {
-                break;
-            }
-            let (time, _) = first.remove_entry();
+        while let Some(time) = self.ahead.first().copied().filter(|time| *time <= running) {
+            self.ahead.pop_first();
             self.released = self.released.max(Some(time));
         }
     }
@@ -176,7 +173,7 @@ impl Operator for TemporalSort {
                 running: if behind { self.running } else { time.saturating_sub(self.unit.us()) },
             };
             self.held.insert((time, self.next_row), held);
-            *self.ahead.entry(time).or_default() += 1;
+            self.ahead.insert(time);
             self.next_row += 1;
             kept += 1;
         }

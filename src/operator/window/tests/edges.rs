@@ -11,7 +11,8 @@ use datafusion_functions_aggregate::sum::sum_udaf;
 use datafusion_physical_expr::expressions::{BinaryExpr, Column, lit};
 
 use super::{
-    assign, call, call_over, filtered, node, operator, output, plain_calls, run_node, run_two_phase,
+    assign, call, call_over, distinct_count, filtered, node, operator, output, plain_calls, run_node,
+    run_two_phase,
 };
 use crate::operator::testing::{MS, Row, column, drain, input, plan_node, running, stamp, stream_batch};
 use crate::operator::{Output, RowCounts, create};
@@ -254,6 +255,20 @@ fn a_watermark_ahead_of_the_running_one_judges_too() {
     operator.process_watermark(Watermark(9 * MS), &mut out).unwrap();
     operator.process_batch(stream_batch(&at(&[9, 10]), &[0, 0]), &mut out).unwrap();
     assert_eq!((out.counts.late, out.counts.used), (1, 1));
+}
+
+#[test]
+fn states_of_single_rows_give_the_same() {
+    // 150,000 rows with as many keys: aggregating them before the exchange is given up.
+    let rows: Vec<Row> =
+        (0..150_000).map(|row| (Some(row / 5_000), Some(["a", "b"][row as usize % 2]), Some(row))).collect();
+    let count = filtered(call(count_udaf(), "c"));
+    for aggregates in [vec![call(sum_udaf(), "s"), count.clone()], vec![distinct_count(), count]] {
+        let node = node(assign(TEN, 0), vec![column(2)], aggregates);
+        let one = run_node(&node, &rows, 3, 8_192);
+        assert_eq!(one.0.len(), 150_000);
+        assert_eq!(run_two_phase(&node, &rows, 3, 8_192, 1), one);
+    }
 }
 
 #[test]
