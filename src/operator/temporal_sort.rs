@@ -205,6 +205,8 @@ impl Operator for TemporalSort {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::operator::create;
     use crate::operator::testing::{MS, Row, column, input, plan_node, run, running, stream_batch};
@@ -290,6 +292,48 @@ mod tests {
             }
             // 5.999 and 6 came when the watermark was 6 already.
             assert_eq!(given, [2_999, 3_999, 4_999, 6_000, 6_000, 6_999, 6_999, 8_999, 19_999]);
+        }
+    }
+
+    /// Row by row: what the watermark passes goes out before the next row is looked at.
+    fn expected(rows: &[Row], delay: i64) -> (Vec<i64>, u64) {
+        let (mut held, mut given) = (Vec::<(i64, i64)>::new(), Vec::new());
+        let (mut watermark, mut released, mut late) = (i64::MIN, i64::MIN, 0);
+        for ((time, _, value), running) in rows.iter().zip(running(rows, delay)) {
+            let (time, value) = (time.unwrap() * MS, value.unwrap());
+            if running > watermark {
+                watermark = running;
+                held.sort_by_key(|row| row.0);
+                for (time, value) in held.extract_if(.., |row| row.0 <= running) {
+                    released = time;
+                    given.push(value);
+                }
+            }
+            if time <= released { late += 1 } else { held.push((time, value)) }
+        }
+        held.sort_by_key(|row| row.0);
+        given.extend(held.iter().map(|row| row.1));
+        (given, late)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: 100,
+            failure_persistence: None,
+            rng_seed: proptest::test_runner::RngSeed::Fixed(20_240_306),
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn any_cut_gives_what_row_by_row_gives(
+            jitter in prop::collection::vec(0i64..12, 0..50), delay in 0i64..8, cut in 1usize..30,
+        ) {
+            let times = jitter.iter().zip(0i64..).map(|(jitter, row)| (row / 2 - jitter, row));
+            let rows = rows(&times.collect::<Vec<_>>());
+            let (given, counts) = run(sort(vec![]).as_mut(), &rows, delay, cut);
+            let (expected, late) = expected(&rows, delay);
+            prop_assert_eq!(values(&given), expected);
+            prop_assert_eq!(counts.late, late);
         }
     }
 }

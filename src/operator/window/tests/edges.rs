@@ -98,24 +98,24 @@ fn cumulate_repeats_quiet_steps() {
 
 #[test]
 fn hop_over_many_slices_drops_its_state() {
-    // 3,600 slices a window, a row in each of 10,000 slices: every window counts what it should.
-    let kind = WindowKind::Hop { slide_us: MS, size_us: 3_600 * MS };
+    // 600 slices a window, a row in each of 2,000 slices: every window counts what it should.
+    let kind = WindowKind::Hop { slide_us: MS, size_us: 600 * MS };
     let node = node(assign(kind, 0), vec![column(1)], vec![call(count_udaf(), "c")]);
-    let times: Vec<i64> = (0..10_000).collect();
+    let times: Vec<i64> = (0..2_000).collect();
     let mut operator = operator(&node);
     let mut out = Output::default();
     let rows = at(&times);
     let running = running(&rows, 0);
     operator.process_batch(stream_batch(&rows, &running[..rows.len()]), &mut out).unwrap();
-    operator.process_watermark(Watermark(9_999 * MS), &mut out).unwrap();
+    operator.process_watermark(Watermark(1_999 * MS), &mut out).unwrap();
     let mut given = Vec::new();
     drain(&mut out, &mut given);
-    assert_eq!(given.len(), 10_000);
+    assert_eq!(given.len(), 2_000);
     for (index, line) in given.iter().enumerate() {
         let count: usize = line.rsplit(',').next().unwrap().parse().unwrap();
-        assert_eq!(count, (index + 1).min(3_600));
+        assert_eq!(count, (index + 1).min(600));
     }
-    assert!(operator.state().windows < 3_600, "{:?}", operator.state());
+    assert!(operator.state().windows < 600, "{:?}", operator.state());
     operator.process_watermark(Watermark::MAX, &mut out).unwrap();
     assert_eq!(operator.state().windows, 0);
     assert_eq!(operator.state().rows, 0);
@@ -259,14 +259,14 @@ fn a_watermark_ahead_of_the_running_one_judges_too() {
 
 #[test]
 fn states_of_single_rows_give_the_same() {
-    // 150,000 rows with as many keys: aggregating them before the exchange is given up.
+    // 50,000 rows with as many keys: aggregating them before the exchange is given up.
     let rows: Vec<Row> =
-        (0..150_000).map(|row| (Some(row / 5_000), Some(["a", "b"][row as usize % 2]), Some(row))).collect();
+        (0..50_000).map(|row| (Some(row / 5_000), Some(["a", "b"][row as usize % 2]), Some(row))).collect();
     let count = filtered(call(count_udaf(), "c"));
     for aggregates in [vec![call(sum_udaf(), "s"), count.clone()], vec![distinct_count(), count]] {
         let node = node(assign(TEN, 0), vec![column(2)], aggregates);
         let one = run_node(&node, &rows, 3, 8_192);
-        assert_eq!(one.0.len(), 150_000);
+        assert_eq!(one.0.len(), 50_000);
         assert_eq!(run_two_phase(&node, &rows, 3, 8_192, 1), one);
     }
 }

@@ -136,7 +136,7 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 300,
+        cases: 150,
         failure_persistence: None,
         rng_seed: proptest::test_runner::RngSeed::Fixed(20_240_305),
         ..ProptestConfig::default()
