@@ -43,3 +43,11 @@ pub const NULL_TIME: Code = Code("R001");
 pub const EVALUATION: Code = Code("R002");
 /// A setting or flag that can't be used.
 pub const INVALID_SETTING: Code = Code("U001");
+/// A quote or comment that is opened and not closed, or a character that SQL does not have.
+pub const LEXICAL: Code = Code("S002");
+/// Brackets nested too deeply, or an expression that is too long.
+pub const TOO_COMPLEX: Code = Code("S003");
+/// A literal, such as that of an interval, that does not fit its type.
+pub const INVALID_LITERAL: Code = Code("S004");
+/// A clause, option or column that is given twice.
+pub const GIVEN_TWICE: Code = Code("S005");
