@@ -43,3 +43,9 @@ pub const NULL_TIME: Code = Code("R001");
 pub const EVALUATION: Code = Code("R002");
 /// A setting or flag that can't be used.
 pub const INVALID_SETTING: Code = Code("U001");
+/// A script that can't be read.
+pub const UNREADABLE_SCRIPT: Code = Code("U002");
+/// A `${name}` without value.
+pub const UNDEFINED_VARIABLE: Code = Code("U003");
+/// A combination of flags and query that makes no sense.
+pub const UNFIT_FORMAT: Code = Code("U004");
