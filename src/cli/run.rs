@@ -101,11 +101,14 @@ impl Runner {
         };
         drop(progress);
         let summary = match written {
-            Ok(ended) => {
-                let closed = writer.end();
-                let summary = ended?;
-                closed?;
+            Ok(Ok(summary)) => {
+                writer.end()?;
                 summary
+            }
+            Ok(Err(error)) => {
+                // What was given before stays visible; that it is not all, the error says.
+                writer.pause()?;
+                return Err(error.into());
             }
             Err(stop) => {
                 canceller.cancel();

@@ -190,7 +190,10 @@ mod tests {
 
     #[test]
     fn values_take_the_place_of_variables_also_in_quotes() -> Result<(), Error> {
-        assert_eq!(replaced("SELECT * FROM ${t} WHERE d = '${day}'")?, "SELECT * FROM flights WHERE d = '2013-01-31'");
+        assert_eq!(
+            replaced("SELECT * FROM ${t} WHERE d = '${day}'")?,
+            "SELECT * FROM flights WHERE d = '2013-01-31'"
+        );
         assert_eq!(replaced("'${DIR}/x' `${t}` \"${t}${t}\"")?, "'./x' `flights` \"flightsflights\"");
         assert_eq!(replaced("${t}é漢${t}")?, "flightsé漢flights");
         Ok(())

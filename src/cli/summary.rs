@@ -113,10 +113,7 @@ fn identity(summary: &JobSummary) -> String {
 fn malformed(summary: &JobSummary) -> Option<String> {
     let sample = summary.rejected_samples.first()?;
     let text: String = sample.row.text.chars().take(60).flat_map(char::escape_debug).collect();
-    Some(format!(
-        "first malformed row: {}:{}: {}: {text}",
-        sample.split, sample.row.line, sample.row.reason
-    ))
+    Some(format!("first malformed row: {}:{}: {}: {text}", sample.split, sample.row.line, sample.row.reason))
 }
 
 fn counted(rows: u64) -> String {
@@ -175,7 +172,13 @@ mod tests {
             filtered: 0,
             watermark: Some(Watermark(1_359_687_600_000_000)),
             wall: Duration::from_millis(250),
-            latency: Some(LatencySummary { markers: 3, p50_us: 950, p99_us: 1_250, max_us: 20_000, saturated: 0 }),
+            latency: Some(LatencySummary {
+                markers: 3,
+                p50_us: 950,
+                p99_us: 1_250,
+                max_us: 20_000,
+                saturated: 0,
+            }),
             rejected_samples: Vec::new(),
             operators: vec![OperatorSummary {
                 node: 1,

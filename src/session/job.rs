@@ -5,7 +5,7 @@ use arrow::datatypes::SchemaRef;
 use super::Origin;
 use crate::connector::Connectors;
 use crate::error::Error;
-use crate::plan::{SinkTarget, Operation, StreamPlan};
+use crate::plan::{Operation, SinkTarget, StreamPlan};
 use crate::runtime::{Canceller, Job, JobHandle, JobOptions, JobSummary, Monitor};
 use crate::stream::StreamBatch;
 
@@ -23,7 +23,11 @@ pub struct QueryHandle {
 }
 
 impl QueryHandle {
-    pub(super) fn start(plan: StreamPlan, connectors: &Connectors, options: &JobOptions) -> Result<Self, Error> {
+    pub(super) fn start(
+        plan: &StreamPlan,
+        connectors: &Connectors,
+        options: &JobOptions,
+    ) -> Result<Self, Error> {
         let sink = plan.sinks.first().and_then(|&id| plan.nodes.get(id));
         let Some(node) = sink else {
             return Err(Error::internal("session", "a query's plan has no sink"));
@@ -101,7 +105,11 @@ pub struct InsertHandle {
 }
 
 impl InsertHandle {
-    pub(super) fn start(plan: StreamPlan, connectors: &Connectors, options: &JobOptions) -> Result<Self, Error> {
+    pub(super) fn start(
+        plan: &StreamPlan,
+        connectors: &Connectors,
+        options: &JobOptions,
+    ) -> Result<Self, Error> {
         let target = |&id: &usize| match &plan.nodes.get(id)?.operation {
             Operation::Sink(sink) => match &sink.target {
                 SinkTarget::Table(table) => Some(table.name.clone()),

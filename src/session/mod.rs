@@ -169,7 +169,7 @@ impl Session {
             Statement::Drop(drop) => self.drop(drop),
             Statement::Query(query) => {
                 let plan = self.planner().plan_query(query, &self.catalog)?;
-                let handle = QueryHandle::start(plan, &self.connectors, &self.job_options())?;
+                let handle = QueryHandle::start(&plan, &self.connectors, &self.job_options())?;
                 Ok(Outcome::Query(Box::new(handle)))
             }
             Statement::Insert(insert) => self.insert(&[insert.as_ref()]),
@@ -253,7 +253,7 @@ impl Session {
 
     fn insert(&self, inserts: &[&Insert]) -> Result<Outcome, Error> {
         let plan = self.planner().plan_inserts(inserts, &self.catalog)?;
-        let handle = InsertHandle::start(plan, &self.connectors, &self.job_options())?;
+        let handle = InsertHandle::start(&plan, &self.connectors, &self.job_options())?;
         Ok(Outcome::Insert(Box::new(handle)))
     }
 

@@ -34,7 +34,9 @@ pub(super) fn unknown(key: &str, name: &ObjectName, catalog: &Catalog) -> Error 
     let error = Error::plan(code::UNKNOWN_NAME, format!("unknown table or view \"{key}\"")).at(span(name));
     match did_you_mean(key, catalog.relations().map(Relation::name)) {
         Some(near) => error.hint(format!("Use \"{near}\".")),
-        None if catalog.relations().next().is_none() => error.hint("Create the table first: there is none yet."),
+        None if catalog.relations().next().is_none() => {
+            error.hint("Create the table first: there is none yet.")
+        }
         None => error.hint("Run SHOW TABLES and SHOW VIEWS to see all names."),
     }
 }

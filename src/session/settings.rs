@@ -73,7 +73,7 @@ const ALL: &[SettingInfo] = &[
     SettingInfo {
         key: LATENCY_INTERVAL,
         aliases: &[],
-        default: "100 ms",
+        default: "200 ms",
         about: "How often a source sends a latency marker; 0 sends none.",
         kind: Kind::Duration { least: Duration::ZERO },
     },
@@ -233,7 +233,9 @@ fn check(info: &SettingInfo, value: &str) -> Result<(), Error> {
                 let names = chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());
                 Err(invalid(match did_you_mean(value, names) {
                     Some(near) => format!("'{near}'"),
-                    None => "a name of the tz database such as 'UTC', 'Europe/Berlin' or 'Etc/GMT-8'".to_owned(),
+                    None => {
+                        "a name of the tz database such as 'UTC', 'Europe/Berlin' or 'Etc/GMT-8'".to_owned()
+                    }
                 }))
             }
         },

@@ -33,7 +33,9 @@ impl From<io::Error> for Stop {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::Closed,
-            _ => Self::Failed(Error::run(code::UNWRITABLE, format!("can't write to standard output: {error}"))),
+            _ => {
+                Self::Failed(Error::run(code::UNWRITABLE, format!("can't write to standard output: {error}")))
+            }
         }
     }
 }

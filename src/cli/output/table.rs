@@ -42,7 +42,11 @@ impl TableWriter {
     }
 
     /// Takes rows; prints when there are many.
-    pub(super) fn write(&mut self, batch: &RecordBatch, out: &mut dyn Write) -> Result<io::Result<()>, Error> {
+    pub(super) fn write(
+        &mut self,
+        batch: &RecordBatch,
+        out: &mut dyn Write,
+    ) -> Result<io::Result<()>, Error> {
         self.rows.extend(cells::rows(batch)?);
         if self.rows.len() < CHUNK_ROWS {
             return Ok(Ok(()));
@@ -163,7 +167,10 @@ mod tests {
 
     #[test]
     fn right_edges_stand_in_one_column() {
-        let rows = batch(&[Some("abc"), Some("数据库"), Some("e\u{301}te\u{301}"), Some("👩‍👩‍👧"), None], &[1, 22, 333, 4, 5]);
+        let rows = batch(
+            &[Some("abc"), Some("数据库"), Some("e\u{301}te\u{301}"), Some("👩‍👩‍👧"), None],
+            &[1, 22, 333, 4, 5],
+        );
         assert_eq!(
             shown(&[rows], None),
             "+--------+-----+\n\
