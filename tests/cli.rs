@@ -198,7 +198,7 @@ fn wrong_usage_is_exit_code_2() {
         (&["run", "latin.sql"], "is no UTF-8 text"),
         (&["run"], "required arguments were not provided"),
         (&["run", "a.sql", "-p", "0"], "\"execution.parallelism\" can't be \"0\""),
-        (&["run", "a.sql", "-p", "-1"], "unexpected argument '-1'"),
+        (&["run", "a.sql", "-p", "-1"], "can't be \"-1\""),
         (&["run", "a.sql", "-p", "many"], "Use a whole number from 1 to 1024"),
         (&["run", "a.sql", "-f", "xml"], "invalid value 'xml'"),
         (&["run", "a.sql", "--set", "execution.batchrows=1"], "Use \"execution.batch-rows\""),

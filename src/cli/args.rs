@@ -92,7 +92,7 @@ pub(super) struct RunArgs {
 #[derive(Debug, Args)]
 pub(super) struct CommonArgs {
     /// Subtasks of each operator: by default the number of cores. Example: -p 2
-    #[arg(short = 'p', long, value_name = "N")]
+    #[arg(short = 'p', long, value_name = "N", allow_negative_numbers = true)]
     pub(super) parallelism: Option<String>,
 
     /// Sets a setting, as SET does; see docs/settings.md. Example: --set session.time-zone=Europe/Berlin

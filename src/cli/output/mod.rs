@@ -4,6 +4,7 @@ mod cells;
 mod table;
 
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+use std::time::Instant;
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
@@ -74,12 +75,12 @@ impl Output {
         self.has_results = true;
         let encoder = match self.format {
             Format::Table => Encoder::Table(TableWriter::new(schema, self.line_width)),
-            Format::Json => Encoder::Json(JsonLines::new(schema, JsonStyle::default())?),
-            Format::ChangelogJson => Encoder::ChangelogJson(JsonLines::new(schema, JsonStyle::default())?),
+            Format::Json => Encoder::Json(JsonLines::new(schema, JsonStyle::Rows)),
+            Format::ChangelogJson => Encoder::Json(JsonLines::new(schema, JsonStyle::Changelog)),
             Format::Csv => {
-                let mut encoder = CsvWriter::new(schema, CsvStyle::default())?;
+                let mut encoder = CsvWriter::new(schema, CsvStyle::default());
                 let mut header = Vec::new();
-                encoder.header(&mut header);
+                encoder.write_header(&mut header);
                 self.out.write_all(&header)?;
                 Encoder::Csv(encoder)
             }
@@ -97,7 +98,7 @@ impl Output {
     /// Writes rows that are all at hand.
     pub(super) fn batch(&mut self, batch: &RecordBatch) -> Result<(), Stop> {
         let mut writer = self.rows(&batch.schema())?;
-        writer.write_rows(batch)?;
+        writer.write(&StreamBatch::inserts(batch.clone(), Instant::now()))?;
         writer.end()
     }
 }
@@ -105,7 +106,6 @@ impl Output {
 enum Encoder {
     Table(TableWriter),
     Json(JsonLines),
-    ChangelogJson(JsonLines),
     Csv(CsvWriter),
 }
 
@@ -121,21 +121,10 @@ impl RowWriter<'_> {
     /// Takes rows with what they do to the result.
     pub(super) fn write(&mut self, batch: &StreamBatch) -> Result<(), Stop> {
         self.is_dirty = true;
-        if let Encoder::ChangelogJson(encoder) = &mut self.encoder {
-            encoder.write_changelog(batch, &mut self.bytes)?;
-            self.out.write_all(&self.bytes)?;
-            self.bytes.clear();
-            return Ok(());
-        }
-        self.write_rows(&batch.rows)
-    }
-
-    fn write_rows(&mut self, rows: &RecordBatch) -> Result<(), Stop> {
         match &mut self.encoder {
-            Encoder::Table(table) => return Ok(table.write(rows, self.out)??),
-            Encoder::Json(encoder) => encoder.write(rows, &mut self.bytes)?,
-            Encoder::ChangelogJson(encoder) => encoder.write_inserts(rows, &mut self.bytes)?,
-            Encoder::Csv(encoder) => encoder.write(rows, &mut self.bytes)?,
+            Encoder::Table(table) => return Ok(table.write(&batch.rows, self.out)??),
+            Encoder::Json(encoder) => encoder.write(batch, &mut self.bytes)?,
+            Encoder::Csv(encoder) => encoder.write(batch, &mut self.bytes)?,
         }
         self.out.write_all(&self.bytes)?;
         self.bytes.clear();
