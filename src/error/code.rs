@@ -49,3 +49,11 @@ pub const UNREADABLE_SCRIPT: Code = Code("U002");
 pub const UNDEFINED_VARIABLE: Code = Code("U003");
 /// A combination of flags and query that makes no sense.
 pub const UNFIT_FORMAT: Code = Code("U004");
+/// A quote or comment that is opened and not closed, or a character that SQL does not have.
+pub const LEXICAL: Code = Code("S002");
+/// Brackets nested too deeply, or an expression that is too long.
+pub const TOO_COMPLEX: Code = Code("S003");
+/// A literal, such as that of an interval, that does not fit its type.
+pub const INVALID_LITERAL: Code = Code("S004");
+/// A clause, option or column that is given twice.
+pub const GIVEN_TWICE: Code = Code("S005");
