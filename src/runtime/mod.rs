@@ -1,3 +1,25 @@
 //! Jobs: tasks on threads, row-bounded measured channels, latency markers, metrics.
 //!
-//! Invariant: no SQL text and no session; a job is made from a `StreamPlan` and nothing else.
+//! A [`Job`] turns a plan into tasks. A task is a thread: it merges its inputs into one stream in an
+//! order that is a function of the rows alone (`merge`), drives a chain of operators, and hands the
+//! result on. Readers of splits run on threads of their own (`source`), because they block.
+//!
+//! Invariant: no SQL text and no session; a job is made from a `StreamPlan` and nothing else. Every
+//! queue has a bound in rows.
+
+mod channel;
+mod exchange;
+mod graph;
+mod job;
+mod latency;
+mod merge;
+mod metrics;
+mod sink;
+mod source;
+mod task;
+#[cfg(test)]
+mod tests;
+
+pub use job::{Canceller, Job, JobHandle, JobOptions, Monitor, Progress};
+pub use latency::LatencySummary;
+pub use metrics::{JobSummary, OperatorSummary, RejectedSample};

@@ -1,0 +1,214 @@
+//! Channels between tasks: bounded by rows, with one thread at each end.
+//!
+//! The bound is soft on purpose: a task looks for room in all of its outputs before it takes the
+//! next input element, and then hands on everything that this element gives. So whatever a blocked
+//! task has taken in, all of its consumers have been told of, and tasks that wait for each other's
+//! watermarks can't wait in a circle.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::stream::StreamElement;
+
+/// Locks, also when another thread panicked while it held the lock: what is guarded here is whole
+/// between any two statements, and the panic itself ends the job.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a task sleeps on. One a task; everybody who changes something for it notifies it.
+#[derive(Debug, Default)]
+pub(super) struct Signal {
+    raised: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Signal {
+    /// Wakes the task, or keeps it from its next sleep.
+    pub(super) fn notify(&self) {
+        *lock(&self.raised) = true;
+        self.changed.notify_one();
+    }
+
+    /// Sleeps until notified, or for `timeout`.
+    pub(super) fn wait(&self, timeout: Duration) {
+        let mut raised = lock(&self.raised);
+        if !*raised {
+            raised = self
+                .changed
+                .wait_timeout(raised, timeout)
+                .map_or_else(|poisoned| poisoned.into_inner().0, |(guard, _)| guard);
+        }
+        *raised = false;
+    }
+}
+
+#[derive(Debug)]
+struct Shared {
+    queue: Mutex<Queue>,
+    rows: AtomicUsize,
+    capacity_rows: usize,
+    sender: Arc<Signal>,
+    receiver: Arc<Signal>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    elements: VecDeque<StreamElement>,
+    receiver_gone: bool,
+    sender_gone: bool,
+}
+
+/// The end that gives.
+#[derive(Debug)]
+pub(super) struct Sender(Arc<Shared>);
+
+/// The end that takes.
+#[derive(Debug)]
+pub(super) struct Receiver(Arc<Shared>);
+
+/// What there is to take.
+#[derive(Debug)]
+pub(super) enum Received {
+    Element(StreamElement),
+    /// Nothing now.
+    Empty,
+    /// The sender is gone and everything has been taken.
+    Closed,
+}
+
+/// A channel that has room while it holds fewer than `capacity_rows` rows.
+pub(super) fn channel(
+    capacity_rows: usize,
+    sender: &Arc<Signal>,
+    receiver: &Arc<Signal>,
+) -> (Sender, Receiver) {
+    let shared = Arc::new(Shared {
+        queue: Mutex::new(Queue::default()),
+        rows: AtomicUsize::new(0),
+        capacity_rows,
+        sender: Arc::clone(sender),
+        receiver: Arc::clone(receiver),
+    });
+    (Sender(Arc::clone(&shared)), Receiver(shared))
+}
+
+fn rows_of(element: &StreamElement) -> usize {
+    match element {
+        StreamElement::Batch(batch) => batch.num_rows(),
+        StreamElement::Watermark(_)
+        | StreamElement::Status(_)
+        | StreamElement::Latency(_)
+        | StreamElement::End => 0,
+    }
+}
+
+impl Sender {
+    /// Whether the receiver keeps up.
+    pub(super) fn has_room(&self) -> bool {
+        self.0.rows.load(Ordering::Acquire) < self.0.capacity_rows
+    }
+
+    /// Whether somebody still listens.
+    pub(super) fn is_open(&self) -> bool {
+        !lock(&self.0.queue).receiver_gone
+    }
+
+    /// Hands on an element; never waits. What nobody listens to is dropped.
+    pub(super) fn send(&self, element: StreamElement) {
+        {
+            let mut queue = lock(&self.0.queue);
+            if queue.receiver_gone {
+                return;
+            }
+            self.0.rows.fetch_add(rows_of(&element), Ordering::AcqRel);
+            queue.elements.push_back(element);
+        }
+        self.0.receiver.notify();
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        lock(&self.0.queue).sender_gone = true;
+        self.0.receiver.notify();
+    }
+}
+
+impl Receiver {
+    /// Takes the next element, if there is one.
+    pub(super) fn receive(&self) -> Received {
+        let element = {
+            let mut queue = lock(&self.0.queue);
+            match queue.elements.pop_front() {
+                Some(element) => element,
+                None if queue.sender_gone => return Received::Closed,
+                None => return Received::Empty,
+            }
+        };
+        let rows = rows_of(&element);
+        let before = self.0.rows.fetch_sub(rows, Ordering::AcqRel);
+        if before >= self.0.capacity_rows && before - rows < self.0.capacity_rows {
+            self.0.sender.notify();
+        }
+        Received::Element(element)
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        {
+            let mut queue = lock(&self.0.queue);
+            queue.receiver_gone = true;
+            queue.elements.clear();
+        }
+        self.0.rows.store(0, Ordering::Release);
+        self.0.sender.notify();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stream::{StreamBatch, Watermark};
+    use arrow::array::{Int64Array, RecordBatch};
+    use arrow::datatypes::{DataType, Field, Schema};
+    use std::time::Instant;
+
+    fn batch(rows: i64) -> StreamElement {
+        let schema = Arc::new(Schema::new(vec![Field::new("v", DataType::Int64, true)]));
+        let column = Arc::new(Int64Array::from_iter_values(0..rows));
+        let rows = RecordBatch::try_new(schema, vec![column]).unwrap();
+        StreamElement::Batch(StreamBatch::inserts(rows, Instant::now()))
+    }
+
+    #[test]
+    fn room_is_counted_in_rows_and_watermarks_need_none() {
+        let (near, far) = (Arc::new(Signal::default()), Arc::new(Signal::default()));
+        let (sender, receiver) = channel(10, &near, &far);
+        sender.send(batch(9));
+        sender.send(StreamElement::Watermark(Watermark(1)));
+        assert!(sender.has_room());
+        sender.send(batch(5));
+        assert!(!sender.has_room());
+        assert!(matches!(receiver.receive(), Received::Element(StreamElement::Batch(_))));
+        assert!(sender.has_room());
+    }
+
+    #[test]
+    fn each_end_learns_that_the_other_is_gone() {
+        let signal = Arc::new(Signal::default());
+        let (sender, receiver) = channel(10, &signal, &signal);
+        sender.send(batch(1));
+        drop(sender);
+        assert!(matches!(receiver.receive(), Received::Element(_)));
+        assert!(matches!(receiver.receive(), Received::Closed));
+
+        let (sender, receiver) = channel(10, &signal, &signal);
+        sender.send(batch(20));
+        drop(receiver);
+        assert!(!sender.is_open() && sender.has_room());
+    }
+}

@@ -1,0 +1,138 @@
+//! Where a task's output goes: to nobody, to one task, or spread over several by key.
+
+use arrow::array::{RecordBatchOptions, UInt32Array};
+use arrow::compute::take_arrays;
+use arrow::record_batch::RecordBatch;
+use datafusion_common::hash_utils::{RandomState, create_hashes};
+
+use super::channel::Sender;
+use crate::error::Error;
+use crate::stream::{RowKind, RowKinds, RunningWatermark, StreamBatch, StreamElement};
+
+/// The outputs of a task.
+pub(super) struct Outputs {
+    senders: Vec<Sender>,
+    /// Columns whose hash picks the sender; `None`: there is one sender.
+    keys: Option<Vec<usize>>,
+    hashes: Vec<u64>,
+    /// Picks the channel that a marker takes; seeded, so that a run can be repeated.
+    marker_state: u64,
+}
+
+impl Outputs {
+    /// No output: the task ends in a sink.
+    pub(super) fn none() -> Self {
+        Self { senders: Vec::new(), keys: None, hashes: Vec::new(), marker_state: 0 }
+    }
+
+    /// Everything to one task.
+    pub(super) fn single(sender: Sender) -> Self {
+        Self { senders: vec![sender], ..Self::none() }
+    }
+
+    /// Rows by the hash of `keys`; everything else, but for markers, to all.
+    pub(super) fn hash(senders: Vec<Sender>, keys: Vec<usize>, seed: u64) -> Self {
+        Self { senders, keys: Some(keys), hashes: Vec::new(), marker_state: seed | 1 }
+    }
+
+    /// Whether all receivers keep up.
+    pub(super) fn have_room(&self) -> bool {
+        self.senders.iter().all(Sender::has_room)
+    }
+
+    /// Whether anybody still listens; true where there is nobody to listen.
+    pub(super) fn are_open(&self) -> bool {
+        self.senders.is_empty() || self.senders.iter().any(Sender::is_open)
+    }
+
+    /// Hands on an element; never waits.
+    pub(super) fn send(&mut self, element: StreamElement) -> Result<(), Error> {
+        match element {
+            StreamElement::Batch(batch) if self.senders.len() > 1 => self.spread(&batch),
+            StreamElement::Latency(marker) if self.senders.len() > 1 => {
+                let picked = self.next_random() as usize % self.senders.len();
+                self.senders[picked].send(StreamElement::Latency(marker));
+                Ok(())
+            }
+            element => {
+                for sender in &self.senders {
+                    sender.send(element.clone());
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn spread(&mut self, batch: &StreamBatch) -> Result<(), Error> {
+        let fault = |error| Error::internal("exchange", error);
+        let rows = batch.num_rows();
+        let keys = self.keys.as_deref().unwrap_or(&[]);
+        let columns: Vec<_> = keys.iter().map(|key| normalised(batch.rows.column(*key))).collect();
+        self.hashes.clear();
+        self.hashes.resize(rows, 0);
+        create_hashes(&columns, &HASHER, &mut self.hashes)
+            .map_err(|error| Error::internal("exchange", error))?;
+        let count = self.senders.len();
+        let mut parts: Vec<Vec<u32>> = vec![Vec::with_capacity(rows / count + 1); count];
+        for (row, hash) in self.hashes.iter().enumerate() {
+            // The upper half: the tables behind the exchange use the lower bits.
+            parts[((hash >> 32) as usize) % count].push(row as u32);
+        }
+        for (sender, part) in self.senders.iter().zip(parts) {
+            if part.is_empty() {
+                continue;
+            }
+            if part.len() == rows {
+                sender.send(StreamElement::Batch(batch.clone()));
+                continue;
+            }
+            let part = UInt32Array::from(part);
+            let columns = take_arrays(batch.rows.columns(), &part, None).map_err(fault)?;
+            let options = RecordBatchOptions::new().with_row_count(Some(part.len()));
+            let rows = RecordBatch::try_new_with_options(batch.rows.schema(), columns, &options).map_err(fault)?;
+            let pick = |row: &u32| *row as usize;
+            sender.send(StreamElement::Batch(StreamBatch {
+                rows,
+                kinds: batch.kinds.as_ref().map(|kinds| {
+                    let kinds = part.values().iter().map(|row| kinds.values()[pick(row)]);
+                    RowKinds::new(kinds.collect::<Vec<RowKind>>())
+                }),
+                running: batch.running.as_ref().map(|running| {
+                    let values = part.values().iter().map(|row| running.values()[pick(row)]);
+                    RunningWatermark::new(values.collect::<Vec<i64>>())
+                }),
+                arrived: batch.arrived,
+            }));
+        }
+        Ok(())
+    }
+
+    fn next_random(&mut self) -> u64 {
+        self.marker_state ^= self.marker_state << 13;
+        self.marker_state ^= self.marker_state >> 7;
+        self.marker_state ^= self.marker_state << 17;
+        self.marker_state
+    }
+}
+
+/// Fixed, so that a key always goes to the same subtask.
+const HASHER: RandomState = RandomState::with_seed(0x7469_6465_6761_7465);
+
+/// Values that are one group must have one hash: −0.0 is 0.0 and every NaN is the same.
+fn normalised(column: &arrow::array::ArrayRef) -> arrow::array::ArrayRef {
+    use arrow::array::{AsArray, Float32Array, Float64Array};
+    use arrow::datatypes::{DataType, Float32Type, Float64Type};
+    match column.data_type() {
+        DataType::Float64 => {
+            let one = |value: f64| if value.is_nan() { f64::NAN } else { value + 0.0 };
+            let array: Float64Array = column.as_primitive::<Float64Type>().unary(one);
+            std::sync::Arc::new(array)
+        }
+        DataType::Float32 => {
+            let one = |value: f32| if value.is_nan() { f32::NAN } else { value + 0.0 };
+            let array: Float32Array = column.as_primitive::<Float32Type>().unary(one);
+            std::sync::Arc::new(array)
+        }
+        _ => std::sync::Arc::clone(column),
+    }
+}

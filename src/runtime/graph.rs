@@ -1,0 +1,387 @@
+//! A plan to tasks: cut at exchanges and where streams come together, chain what lies between.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::datatypes::SchemaRef;
+
+use super::channel::{Receiver, Signal, channel};
+use super::exchange::Outputs;
+use super::job::JobOptions;
+use super::latency::MarkerClock;
+use super::merge::{Inputs, Merge, MergeOrder};
+use super::metrics::{OperatorReport, SourceCounters};
+use super::sink::SinkEnd;
+use super::source::{ListedRows, SourceShape, SplitInputs, SplitPipeline};
+use super::task::{ChannelInputs, End, Link, Markers, Task};
+use crate::connector::{CancelToken, Connectors, ReadRequest, Source};
+use crate::error::{Error, code};
+use crate::operator;
+use crate::plan::{
+    AggregatePhase, Distribution, NodeId, Operation, PlanNode, SinkTarget, SourceNode, StreamPlan,
+    WindowAggregateNode, WindowSource,
+};
+
+/// The tasks of a plan, ready to run, and what a job reads from outside.
+pub(super) struct Graph {
+    pub(super) tasks: Vec<Task>,
+    /// What the rows of a SELECT come out of, with the signal that their reader sleeps on.
+    pub(super) result: Option<(Receiver, Arc<Signal>)>,
+    pub(super) sources: Vec<SourceHandle>,
+}
+
+/// What is read of a source while it runs.
+#[derive(Clone)]
+pub(super) struct SourceHandle {
+    pub(super) node: NodeId,
+    pub(super) name: String,
+    pub(super) counters: Arc<SourceCounters>,
+    /// Bytes of all splits, where all are known.
+    pub(super) bytes_total: Option<u64>,
+}
+
+/// Builds the tasks of `plan`; opens sources and sinks.
+pub(super) fn build(
+    plan: &StreamPlan,
+    connectors: &Connectors,
+    options: &JobOptions,
+    cancel: &CancelToken,
+) -> Result<Graph, Error> {
+    let mut builder = Builder {
+        plan,
+        connectors,
+        options,
+        cancel,
+        graph: Graph { tasks: Vec::new(), result: None, sources: Vec::new() },
+    };
+    for sink in &plan.sinks {
+        builder.sink(*sink)?;
+    }
+    Ok(builder.graph)
+}
+
+struct Builder<'a> {
+    plan: &'a StreamPlan,
+    connectors: &'a Connectors,
+    options: &'a JobOptions,
+    cancel: &'a CancelToken,
+    graph: Graph,
+}
+
+/// A task whose end is not known yet.
+struct Draft {
+    name: String,
+    signal: Arc<Signal>,
+    inputs: Box<dyn Inputs>,
+    order: MergeOrder,
+    /// Of the merged input.
+    schema: SchemaRef,
+    chain: Vec<Link>,
+    markers: Option<Markers>,
+}
+
+/// The subtasks of a node, all alike.
+type Stage = Vec<Draft>;
+
+impl Builder<'_> {
+    fn node(&self, id: NodeId) -> Result<&PlanNode, Error> {
+        self.plan.nodes.get(id).ok_or_else(|| Error::internal("runtime", format!("the plan has no node {id}")))
+    }
+
+    fn input_of(&self, node: &PlanNode) -> Result<NodeId, Error> {
+        let input = node.inputs.first().copied();
+        input.ok_or_else(|| Error::internal("runtime", "a plan node lacks its input"))
+    }
+
+    fn sink(&mut self, id: NodeId) -> Result<(), Error> {
+        let node = self.node(id)?.clone();
+        let Operation::Sink(sink) = &node.operation else {
+            return Err(Error::internal("runtime", format!("plan node {id} is no sink")));
+        };
+        let stage = self.stage(self.input_of(&node)?)?;
+        let draft = self.gather(stage, &node.schema, node.properties.bounded, "sink")?;
+        let end = match &sink.target {
+            SinkTarget::Result => {
+                let reader = Arc::new(Signal::default());
+                let (sender, receiver) = channel(self.options.channel_rows(), &draft.signal, &reader);
+                self.graph.result = Some((receiver, reader));
+                SinkEnd::Result(sender)
+            }
+            SinkTarget::Table(table) => {
+                let connector = self.connectors.get(&table.connector)?;
+                SinkEnd::table(connector.sink(table, Arc::clone(&node.schema))?)
+            }
+        };
+        let name = match &sink.target {
+            SinkTarget::Result => "Sink(result)".to_owned(),
+            SinkTarget::Table(table) => format!("Sink({})", table.name),
+        };
+        let report = OperatorReport::new(id, &name);
+        self.complete(draft, End::Sink(end, report));
+        Ok(())
+    }
+
+    /// The open subtasks whose output is that of node `id`.
+    fn stage(&mut self, id: NodeId) -> Result<Stage, Error> {
+        let node = self.node(id)?.clone();
+        match &node.operation {
+            Operation::Source(source) => Ok(vec![self.source(id, source, &node)?]),
+            Operation::Values(rows) => {
+                let inputs = Box::new(ListedRows::new(rows, self.options.batch_rows));
+                let mut draft = self.draft("values", inputs, MergeOrder::Aligned, &node.schema);
+                draft.markers = self.markers(id);
+                Ok(vec![draft])
+            }
+            Operation::Union => {
+                let mut receivers = Vec::new();
+                let signal = Arc::new(Signal::default());
+                for input in &node.inputs {
+                    for draft in self.stage(*input)? {
+                        receivers.push(self.connect(draft, &signal));
+                    }
+                }
+                let order = order_of(node.properties.bounded);
+                Ok(vec![self.joined("union", receivers, signal, order, &node.schema)])
+            }
+            Operation::Exchange(distribution) => self.exchange(&node, distribution),
+            Operation::WindowAggregate(aggregate) => self.window_aggregate(id, &node, aggregate),
+            Operation::Calc(_) | Operation::WindowRows(_) => {
+                let mut stage = self.stage(self.input_of(&node)?)?;
+                self.chain(&mut stage, id, &node)?;
+                Ok(stage)
+            }
+            Operation::TemporalSort(_) | Operation::Sort(_) | Operation::Limit(_) => {
+                let input = self.input_of(&node)?;
+                let schema = Arc::clone(&self.node(input)?.schema);
+                let stage = self.stage(input)?;
+                let mut stage = vec![self.gather(stage, &schema, node.properties.bounded, "gather")?];
+                self.chain(&mut stage, id, &node)?;
+                Ok(stage)
+            }
+            Operation::Sink(_) => Err(Error::internal("runtime", "a sink is read from")),
+        }
+    }
+
+    fn chain(&self, stage: &mut Stage, id: NodeId, node: &PlanNode) -> Result<(), Error> {
+        let input = Arc::clone(&self.node(self.input_of(node)?)?.schema);
+        for draft in stage {
+            draft.chain.push(Link::new(id, operator::create(node, &input)?));
+        }
+        Ok(())
+    }
+
+    fn exchange(&mut self, node: &PlanNode, distribution: &Distribution) -> Result<Stage, Error> {
+        let input = self.input_of(node)?;
+        let stage = self.stage(input)?;
+        match distribution {
+            Distribution::Single => {
+                Ok(vec![self.gather(stage, &node.schema, node.properties.bounded, "gather")?])
+            }
+            Distribution::Hash(_) if self.options.parallelism == 1 && stage.len() == 1 => Ok(stage),
+            Distribution::Hash(keys) => Ok(self.spread(stage, keys, &node.schema, node.properties.bounded)),
+        }
+    }
+
+    /// Aggregates once, or before and behind the exchange where that gives the same result.
+    fn window_aggregate(
+        &mut self,
+        id: NodeId,
+        node: &PlanNode,
+        aggregate: &WindowAggregateNode,
+    ) -> Result<Stage, Error> {
+        let exchange = self.node(self.input_of(node)?)?.clone();
+        let is_hashed = matches!(exchange.operation, Operation::Exchange(Distribution::Hash(_)));
+        if self.options.parallelism == 1 || !is_hashed || !has_exact_parts(aggregate) {
+            let mut stage = self.stage(self.input_of(node)?)?;
+            self.chain(&mut stage, id, node)?;
+            return Ok(stage);
+        }
+        let input = self.input_of(&exchange)?;
+        let input_schema = Arc::clone(&self.node(input)?.schema);
+        let mut stage = self.stage(input)?;
+        let states = crate::plan::local_schema(aggregate, &input_schema)?;
+        let local = with_phase(node, aggregate, AggregatePhase::Local, Arc::clone(&states));
+        for draft in &mut stage {
+            draft.chain.push(Link::new(id, operator::create(&local, &input_schema)?));
+        }
+        // Behind the slice's start stand the keys and the grouping id.
+        let keys = aggregate.keys.len() + usize::from(aggregate.grouping_sets.is_some());
+        let keys: Vec<usize> = (1..=keys).collect();
+        let mut stage = self.spread(stage, &keys, &states, node.properties.bounded);
+        let last = with_phase(node, aggregate, AggregatePhase::Final, Arc::clone(&node.schema));
+        for draft in &mut stage {
+            draft.chain.push(Link::new(id, operator::create(&last, &states)?));
+        }
+        Ok(stage)
+    }
+
+    fn source(&mut self, id: NodeId, node: &SourceNode, plan_node: &PlanNode) -> Result<Draft, Error> {
+        let table = &node.table;
+        check_runnable(node)?;
+        let connector = self.connectors.get(&table.connector)?;
+        let request = ReadRequest {
+            schema: Arc::clone(&node.read_schema),
+            metadata: node.read.iter().map(|column| metadata_key(table, *column)).collect(),
+            batch_rows: self.options.batch_rows,
+            cancel: self.cancel.clone(),
+        };
+        let mut source: Box<dyn Source> = connector.source(table, &request)?;
+        let shape = Arc::new(SourceShape::try_new(node, &plan_node.schema)?);
+        let pipelines: Vec<_> = source
+            .splits()?
+            .into_iter()
+            .map(|reader| SplitPipeline::new(reader, Arc::clone(&shape)))
+            .collect();
+        let bytes: Option<u64> = pipelines.iter().map(SplitPipeline::bytes_total).sum();
+        self.graph.sources.push(SourceHandle {
+            node: id,
+            name: format!("Source({})", table.name),
+            counters: Arc::clone(&shape.counters),
+            bytes_total: bytes,
+        });
+        // A reader of an unbounded split may wait for ever: each has a thread of its own.
+        let threads = if table.bounded { self.options.parallelism.max(1) } else { pipelines.len() };
+        let signal = Arc::new(Signal::default());
+        let in_turn = table.bounded && !shape.has_time();
+        let inputs = SplitInputs::start(pipelines, threads, in_turn, &signal, self.cancel, &table.name)?;
+        let name = format!("source {}", table.name);
+        let mut draft = self.draft(&name, Box::new(inputs), order_of(table.bounded), &plan_node.schema);
+        draft.signal = signal;
+        draft.markers = self.markers(id);
+        Ok(draft)
+    }
+
+    fn markers(&self, id: NodeId) -> Option<Markers> {
+        let interval = self.options.latency_interval;
+        let source = u32::try_from(id).unwrap_or(u32::MAX);
+        (!interval.is_zero()).then(|| Markers { clock: MarkerClock::new(interval), source })
+    }
+
+    fn draft(&self, name: &str, inputs: Box<dyn Inputs>, order: MergeOrder, schema: &SchemaRef) -> Draft {
+        Draft {
+            name: name.to_owned(),
+            signal: Arc::new(Signal::default()),
+            inputs,
+            order,
+            schema: Arc::clone(schema),
+            chain: Vec::new(),
+            markers: None,
+        }
+    }
+
+    fn joined(
+        &self,
+        name: &str,
+        receivers: Vec<Receiver>,
+        signal: Arc<Signal>,
+        order: MergeOrder,
+        schema: &SchemaRef,
+    ) -> Draft {
+        let mut draft = self.draft(name, Box::new(ChannelInputs(receivers)), order, schema);
+        draft.signal = signal;
+        draft
+    }
+
+    /// One subtask of a stage; several are brought together in a new task.
+    fn gather(&mut self, stage: Stage, schema: &SchemaRef, bounded: bool, name: &str) -> Result<Draft, Error> {
+        let mut stage = stage;
+        if stage.len() == 1 {
+            if let Some(only) = stage.pop() {
+                return Ok(only);
+            }
+        }
+        let signal = Arc::new(Signal::default());
+        let receivers = stage.into_iter().map(|draft| self.connect(draft, &signal)).collect();
+        Ok(self.joined(name, receivers, signal, order_of(bounded), schema))
+    }
+
+    /// As many new subtasks as the job's parallelism, each with the rows of its keys.
+    fn spread(&mut self, stage: Stage, keys: &[usize], schema: &SchemaRef, bounded: bool) -> Stage {
+        let count = self.options.parallelism;
+        let signals: Vec<_> = (0..count).map(|_| Arc::new(Signal::default())).collect();
+        let mut receivers: Vec<Vec<Receiver>> = (0..count).map(|_| Vec::new()).collect();
+        for draft in stage {
+            let mut senders = Vec::with_capacity(count);
+            for (target, signal) in signals.iter().enumerate() {
+                let (sender, receiver) = channel(self.options.channel_rows(), &draft.signal, signal);
+                senders.push(sender);
+                receivers[target].push(receiver);
+            }
+            let outputs = Outputs::hash(senders, keys.to_vec(), self.options.seed);
+            self.complete(draft, End::Outputs(outputs));
+        }
+        let ends = receivers.into_iter().zip(signals).enumerate();
+        ends.map(|(number, (receivers, signal))| {
+            let name = format!("subtask {number}");
+            self.joined(&name, receivers, signal, order_of(bounded), schema)
+        })
+        .collect()
+    }
+
+    /// Ends a task in a channel to the task that sleeps on `receiver`.
+    fn connect(&mut self, draft: Draft, receiver: &Arc<Signal>) -> Receiver {
+        let (sender, end) = channel(self.options.channel_rows(), &draft.signal, receiver);
+        self.complete(draft, End::Outputs(Outputs::single(sender)));
+        end
+    }
+
+    fn complete(&mut self, draft: Draft, end: End) {
+        let batch_rows = self.options.batch_rows;
+        self.graph.tasks.push(Task {
+            name: draft.name,
+            signal: draft.signal,
+            input: Merge::new(draft.inputs, draft.order, draft.schema, batch_rows),
+            chain: draft.chain,
+            end,
+            markers: draft.markers,
+            flush_interval: self.options.buffer_timeout.max(Duration::from_millis(1)),
+        });
+    }
+}
+
+fn order_of(bounded: bool) -> MergeOrder {
+    if bounded { MergeOrder::Aligned } else { MergeOrder::Arrival }
+}
+
+fn metadata_key(table: &crate::catalog::Table, column: usize) -> Option<String> {
+    match &table.columns.get(column)?.kind {
+        crate::catalog::ColumnKind::Metadata { key, .. } => Some(key.clone()),
+        crate::catalog::ColumnKind::Physical | crate::catalog::ColumnKind::Computed { .. } => None,
+    }
+}
+
+/// Whether pre-aggregated parts give the same result as all rows at once, to the last digit.
+fn has_exact_parts(aggregate: &WindowAggregateNode) -> bool {
+    let is_assigned = matches!(aggregate.window, WindowSource::Assign { .. });
+    let is_single = aggregate.phase == AggregatePhase::Single;
+    let all_exact = aggregate.aggregates.iter().all(|call| !call.order_sensitive && !call.inexact);
+    is_assigned && is_single && all_exact && aggregate.allowed_lateness_us == 0
+}
+
+fn with_phase(
+    node: &PlanNode,
+    aggregate: &WindowAggregateNode,
+    phase: AggregatePhase,
+    schema: SchemaRef,
+) -> PlanNode {
+    let aggregate = WindowAggregateNode { phase, ..aggregate.clone() };
+    PlanNode { operation: Operation::WindowAggregate(Box::new(aggregate)), schema, ..node.clone() }
+}
+
+/// What a plan may ask of a source and this version can't do yet.
+fn check_runnable(node: &SourceNode) -> Result<(), Error> {
+    let Some(watermark) = &node.watermark else { return Ok(()) };
+    let refuse = |what: &str| {
+        Err(Error::plan(code::NOT_SUPPORTED, format!("table \"{}\": {what} can't run yet", node.table.name)))
+    };
+    if watermark.max_ahead_us.is_some() {
+        return refuse("MAX AHEAD");
+    }
+    if watermark.periodic {
+        return refuse("'scan.watermark.emit.strategy' = 'on-periodic'");
+    }
+    if watermark.idle_after_us.is_some() && !node.table.bounded {
+        return refuse("IDLE AFTER on a source that does not end");
+    }
+    Ok(())
+}

@@ -1,0 +1,332 @@
+//! A running plan.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::channel::{Received, Receiver, Signal, lock};
+use super::graph::{self, SourceHandle};
+use super::metrics::{JobSummary, OperatorReport, OperatorSummary, TaskReport};
+use super::task::all_arrived;
+use crate::connector::{CancelToken, Connectors};
+use crate::error::{Error, Phase};
+use crate::operator::RowCounts;
+use crate::plan::StreamPlan;
+use crate::stream::{StreamBatch, StreamElement};
+
+/// How a job runs. None of it changes what it computes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobOptions {
+    /// Subtasks of what stands behind an exchange, and readers of a source; ≥ 1.
+    pub parallelism: usize,
+    /// Most rows of a batch that a source makes; ≥ 1.
+    pub batch_rows: usize,
+    /// How long written rows may wait before a sink shows them.
+    pub buffer_timeout: Duration,
+    /// Time between two latency markers of a source; zero: none.
+    pub latency_interval: Duration,
+    /// Picks the channels that markers take.
+    pub seed: u64,
+}
+
+impl Default for JobOptions {
+    fn default() -> Self {
+        Self {
+            parallelism: 1,
+            batch_rows: 8_192,
+            buffer_timeout: Duration::from_millis(100),
+            latency_interval: Duration::from_millis(200),
+            seed: 0,
+        }
+    }
+}
+
+impl JobOptions {
+    /// Rows that a channel holds before its sender has to wait.
+    pub(super) fn channel_rows(&self) -> usize {
+        (self.batch_rows * 4).max(1_024)
+    }
+}
+
+/// Starts plans.
+#[derive(Debug)]
+pub struct Job;
+
+impl Job {
+    /// Opens the plan's sources and sinks and starts its tasks.
+    ///
+    /// # Errors
+    /// `F001`, `F003` if a source or sink can't be opened; `P002` if the plan asks for what can't
+    /// run yet.
+    pub fn start(plan: &StreamPlan, connectors: &Connectors, options: &JobOptions) -> Result<JobHandle, Error> {
+        let started = Instant::now();
+        let cancel = CancelToken::default();
+        let graph = graph::build(plan, connectors, options, &cancel)?;
+        let mut signals: Vec<_> = graph.tasks.iter().map(|task| Arc::clone(&task.signal)).collect();
+        signals.extend(graph.result.iter().map(|(_, signal)| Arc::clone(signal)));
+        let canceller = Canceller { cancel, signals: signals.into(), failure: Arc::default() };
+        let mut tasks = Vec::with_capacity(graph.tasks.len());
+        for task in graph.tasks {
+            let name = task.name.clone();
+            let on_failure = canceller.clone();
+            let handle = std::thread::Builder::new().name(name.clone()).spawn(move || {
+                let run = catch_unwind(AssertUnwindSafe(|| task.run(&on_failure.cancel)));
+                let result = run.unwrap_or_else(|panic| Err(Error::internal(&name, panic_text(panic.as_ref()))));
+                result.map_err(|error| on_failure.fail(error)).ok()
+            });
+            match handle {
+                Ok(handle) => tasks.push(handle),
+                Err(error) => {
+                    canceller.cancel();
+                    return Err(Error::internal("runtime", error));
+                }
+            }
+        }
+        Ok(JobHandle { tasks, canceller, result: graph.result, sources: graph.sources.into(), started })
+    }
+}
+
+/// Stops a job from anywhere.
+#[derive(Debug, Clone)]
+pub struct Canceller {
+    cancel: CancelToken,
+    signals: Arc<[Arc<Signal>]>,
+    failure: Arc<Mutex<Option<Error>>>,
+}
+
+impl Canceller {
+    /// Stops the job; its sinks leave nothing that looks finished. `finish` then says "interrupted".
+    pub fn cancel(&self) {
+        self.fail(Error::interrupted());
+    }
+
+    /// Stops the job with this error, unless it has failed already.
+    fn fail(&self, error: Error) {
+        lock(&self.failure).get_or_insert(error);
+        self.cancel.cancel();
+        for signal in self.signals.iter() {
+            signal.notify();
+        }
+    }
+}
+
+/// A job that runs. Dropping it stops the job.
+#[derive(Debug)]
+pub struct JobHandle {
+    tasks: Vec<JoinHandle<Option<TaskReport>>>,
+    canceller: Canceller,
+    result: Option<(Receiver, Arc<Signal>)>,
+    sources: Arc<[SourceHandle]>,
+    started: Instant,
+}
+
+impl std::fmt::Debug for SourceHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl JobHandle {
+    /// The next rows of a SELECT; waits for them. `None` at the end, and for a job without result.
+    ///
+    /// # Errors
+    /// What stopped the job, if it failed.
+    pub fn next_batch(&mut self) -> Result<Option<StreamBatch>, Error> {
+        let Some((receiver, signal)) = &self.result else { return Ok(None) };
+        loop {
+            if let Some(error) = lock(&self.canceller.failure).clone() {
+                return Err(error);
+            }
+            match receiver.receive() {
+                Received::Element(StreamElement::Batch(batch)) => return Ok(Some(batch)),
+                Received::Element(StreamElement::End) => {
+                    self.result = None;
+                    return Ok(None);
+                }
+                Received::Element(
+                    StreamElement::Watermark(_) | StreamElement::Status(_) | StreamElement::Latency(_),
+                ) => {}
+                Received::Empty | Received::Closed => signal.wait(Duration::from_millis(100)),
+            }
+        }
+    }
+
+    /// Stops the job from another thread.
+    pub fn canceller(&self) -> Canceller {
+        self.canceller.clone()
+    }
+
+    /// Reads how far the job is, from another thread.
+    pub fn monitor(&self) -> Monitor {
+        Monitor(Arc::clone(&self.sources))
+    }
+
+    /// Waits for all tasks. Rows of a SELECT that were not taken are dropped.
+    ///
+    /// # Errors
+    /// What stopped the job, if it failed or was cancelled.
+    pub fn finish(mut self) -> Result<JobSummary, Error> {
+        self.result = None;
+        let mut reports = Vec::with_capacity(self.tasks.len());
+        for task in self.tasks.drain(..) {
+            let name = task.thread().name().unwrap_or("task").to_owned();
+            match task.join() {
+                Ok(Some(report)) => reports.push((name, report)),
+                Ok(None) => {}
+                Err(panic) => self.canceller.fail(Error::internal(&name, panic_text(panic.as_ref()))),
+            }
+        }
+        let failure = lock(&self.canceller.failure).clone();
+        match failure {
+            Some(error) => Err(error),
+            None => Ok(summarise(&self.sources, reports, self.started.elapsed())),
+        }
+    }
+
+    /// Whether the job was stopped by its user.
+    pub fn is_cancelled(&self) -> bool {
+        lock(&self.canceller.failure).as_ref().is_some_and(|error| error.phase() == Phase::Interrupted)
+    }
+}
+
+impl Drop for JobHandle {
+    fn drop(&mut self) {
+        if self.tasks.iter().any(|task| !task.is_finished()) {
+            self.canceller.cancel();
+        }
+        for task in self.tasks.drain(..) {
+            // What it left is of no interest to anybody any more.
+            let _ = task.join();
+        }
+    }
+}
+
+/// Reads how far a job is.
+#[derive(Debug, Clone)]
+pub struct Monitor(Arc<[SourceHandle]>);
+
+/// How far a job is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Rows that the sources have read.
+    pub rows_in: u64,
+    /// Bytes that the sources have read.
+    pub bytes_read: u64,
+    /// Bytes that there are to read, where all sources know.
+    pub bytes_total: Option<u64>,
+}
+
+impl Monitor {
+    /// How far the job is now.
+    pub fn progress(&self) -> Progress {
+        let mut progress = Progress { bytes_total: Some(0), ..Progress::default() };
+        for source in self.0.iter() {
+            progress.rows_in += source.counters.rows_read.load(Ordering::Relaxed);
+            progress.bytes_read += source.counters.bytes_read.load(Ordering::Relaxed);
+            progress.bytes_total = progress.bytes_total.zip(source.bytes_total).map(|(sum, more)| sum + more);
+        }
+        progress
+    }
+}
+
+/// What a panic said.
+pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panic".to_owned())
+}
+
+fn summarise(sources: &[SourceHandle], reports: Vec<(String, TaskReport)>, wall: Duration) -> JobSummary {
+    let (names, reports): (Vec<_>, Vec<_>) = reports.into_iter().unzip();
+    let count = |read: fn(&SourceHandle) -> u64| sources.iter().map(read).sum::<u64>();
+    let mut summary = JobSummary {
+        rows_in: count(|source| source.counters.rows_read.load(Ordering::Relaxed)),
+        rows_out: 0,
+        late: 0,
+        partly_late: 0,
+        null_time: count(|source| source.counters.null_time.load(Ordering::Relaxed)),
+        future: 0,
+        malformed: count(|source| source.counters.malformed.load(Ordering::Relaxed)),
+        filtered: 0,
+        watermark: reports.iter().filter_map(|report| report.watermark).min(),
+        wall,
+        latency: all_arrived(&reports).summary(),
+        rejected_samples: sources.iter().flat_map(|source| source.counters.samples()).collect(),
+        operators: sources.iter().map(source_summary).collect(),
+        tasks: Vec::new(),
+    };
+    for (name, report) in names.into_iter().zip(&reports) {
+        let times = report.times;
+        summary.tasks.push((name, times.busy, times.idle, times.back_pressured));
+        if report.arrived.is_some() {
+            summary.rows_out += report.operators.last().map_or(0, |sink| sink.rows_in);
+        }
+    }
+    let operators: Vec<OperatorReport> = reports.into_iter().flat_map(|report| report.operators).collect();
+    for operator in &operators {
+        summary.late += operator.counts.late;
+        summary.partly_late += operator.counts.partly_late;
+        summary.null_time += operator.counts.null_time;
+        summary.future += operator.counts.future;
+        summary.filtered += operator.counts.filtered;
+    }
+    summary.operators.extend(together(operators));
+    summary.operators.sort_by_key(|operator| operator.node);
+    summary
+}
+
+/// A source takes what it reads; what it does not give is malformed or without time.
+fn source_summary(source: &SourceHandle) -> OperatorSummary {
+    let read = source.counters.rows_read.load(Ordering::Relaxed);
+    let malformed = source.counters.malformed.load(Ordering::Relaxed);
+    let null_time = source.counters.null_time.load(Ordering::Relaxed);
+    let given = read - malformed - null_time;
+    OperatorSummary {
+        node: source.node,
+        name: source.name.clone(),
+        subtasks: 1,
+        rows_in: read,
+        rows_out: given,
+        counts: RowCounts { used: given, null_time, filtered: malformed, ..RowCounts::default() },
+        latency: None,
+    }
+}
+
+/// The subtasks of each operator as one line; the two phases of an aggregation stay apart.
+fn together(reports: Vec<OperatorReport>) -> Vec<OperatorSummary> {
+    let mut groups: Vec<(OperatorReport, usize)> = Vec::new();
+    for report in reports {
+        let same = groups.iter_mut().find(|(group, _)| group.node == report.node && group.name == report.name);
+        match same {
+            None => groups.push((report, 1)),
+            Some((group, subtasks)) => {
+                *subtasks += 1;
+                group.rows_in += report.rows_in;
+                group.rows_out += report.rows_out;
+                group.latency.add(&report.latency);
+                let (sum, more) = (&mut group.counts, report.counts);
+                sum.used += more.used;
+                sum.late += more.late;
+                sum.null_time += more.null_time;
+                sum.future += more.future;
+                sum.filtered += more.filtered;
+                sum.held += more.held;
+                sum.partly_late += more.partly_late;
+            }
+        }
+    }
+    groups
+        .into_iter()
+        .map(|(report, subtasks)| OperatorSummary {
+            node: report.node,
+            latency: report.latency.summary(),
+            name: report.name,
+            subtasks,
+            rows_in: report.rows_in,
+            rows_out: report.rows_out,
+            counts: report.counts,
+        })
+        .collect()
+}

@@ -1,0 +1,383 @@
+//! Several inputs to one stream, in an order that is a function of the rows alone.
+//!
+//! Each row has a key: the watermark of its own input just before it. Bounded inputs are merged by
+//! (key, input): always next the row whose input is furthest behind in event time. The watermark of
+//! the merged stream just before a row is then that row's key. Neither depends on how the inputs
+//! were cut into batches or on which of them was faster. To know the smallest key the merge waits
+//! for an input that has nothing to give yet.
+//!
+//! Where an input is unbounded that wait could last for ever; there rows are taken as they arrive,
+//! and the watermark just before a row is the lowest of the inputs' at its arrival.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use arrow::array::RecordBatchOptions;
+use arrow::compute::{concat_batches, interleave_record_batch};
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+
+use crate::error::Error;
+use crate::stream::{
+    LatencyMarker, RowKind, RowKinds, RunningWatermark, StreamBatch, StreamElement, StreamStatus, Watermark,
+};
+
+/// Where a merge takes its elements from.
+pub(in crate::runtime) trait Inputs: Send {
+    /// Number of inputs.
+    fn len(&self) -> usize;
+
+    /// The next element of an input.
+    fn poll(&mut self, input: usize) -> Result<Polled, Error>;
+}
+
+/// What an input has to give.
+#[derive(Debug)]
+pub(in crate::runtime) enum Polled {
+    Element(StreamElement),
+    /// Nothing now.
+    Pending,
+}
+
+/// What the merged stream has to give.
+#[derive(Debug)]
+pub(in crate::runtime) enum Merged {
+    Element(StreamElement),
+    /// Nothing until an input has more.
+    Pending,
+    /// `End` has been given.
+    Ended,
+}
+
+/// How rows of different inputs are ordered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::runtime) enum MergeOrder {
+    /// By (watermark before the row, input). For bounded inputs.
+    Aligned,
+    /// As they arrive.
+    Arrival,
+}
+
+/// See the module.
+pub(in crate::runtime) struct Merge<I> {
+    inputs: I,
+    states: Vec<InputState>,
+    order: MergeOrder,
+    schema: SchemaRef,
+    batch_rows: usize,
+    /// The last watermark that was given.
+    given: Watermark,
+    ready: VecDeque<StreamElement>,
+    segments: Vec<(usize, StreamBatch)>,
+    segment_rows: usize,
+    next_arrival: usize,
+    ended: bool,
+}
+
+#[derive(Debug)]
+struct InputState {
+    /// The batch whose rows come next, and how many of them have been taken.
+    head: Option<(StreamBatch, usize)>,
+    /// No row that is still to come has a smaller key.
+    bound: Watermark,
+    finished: bool,
+    idle: bool,
+}
+
+impl InputState {
+    /// The key of the next row, or the bound of it.
+    fn key(&self) -> Watermark {
+        match &self.head {
+            Some((batch, taken)) => match &batch.running {
+                Some(running) => Watermark(running.values()[*taken]).max(self.bound),
+                None => Watermark::MIN,
+            },
+            None if self.finished => Watermark::MAX,
+            None => self.bound,
+        }
+    }
+}
+
+impl<I: Inputs> Merge<I> {
+    /// Rows come out with `schema`; the inputs' columns are its columns, but for names.
+    pub(in crate::runtime) fn new(inputs: I, order: MergeOrder, schema: SchemaRef, batch_rows: usize) -> Self {
+        let state = || InputState { head: None, bound: Watermark::MIN, finished: false, idle: false };
+        let states = (0..inputs.len()).map(|_| state()).collect();
+        Self {
+            inputs,
+            states,
+            order,
+            schema,
+            batch_rows,
+            given: Watermark::MIN,
+            ready: VecDeque::new(),
+            segments: Vec::new(),
+            segment_rows: 0,
+            next_arrival: 0,
+            ended: false,
+        }
+    }
+
+    /// The next element of the merged stream.
+    pub(in crate::runtime) fn next(&mut self) -> Result<Merged, Error> {
+        loop {
+            if let Some(element) = self.ready.pop_front() {
+                return Ok(Merged::Element(element));
+            }
+            if self.ended {
+                return Ok(Merged::Ended);
+            }
+            let progress = match self.order {
+                _ if self.states.len() == 1 => self.pass()?,
+                _ if self.states.is_empty() => {
+                    self.end();
+                    true
+                }
+                MergeOrder::Aligned => self.align()?,
+                MergeOrder::Arrival => self.take_arrived()?,
+            };
+            if !progress && self.ready.is_empty() {
+                return Ok(Merged::Pending);
+            }
+        }
+    }
+
+    /// One input: its elements as they are.
+    fn pass(&mut self) -> Result<bool, Error> {
+        let Polled::Element(element) = self.inputs.poll(0)? else { return Ok(false) };
+        match element {
+            StreamElement::Batch(batch) => {
+                let batch = self.relabel(batch)?;
+                self.ready.push_back(StreamElement::Batch(batch));
+            }
+            StreamElement::Watermark(watermark) => self.advance(watermark),
+            StreamElement::Status(status) => self.ready.push_back(StreamElement::Status(status)),
+            StreamElement::Latency(marker) => self.ready.push_back(StreamElement::Latency(marker)),
+            StreamElement::End => self.end(),
+        }
+        Ok(true)
+    }
+
+    /// Takes rows in the order of their keys until a batch is full or an input must be waited for.
+    fn align(&mut self) -> Result<bool, Error> {
+        loop {
+            let markers = self.fill_heads()?;
+            if !markers.is_empty() {
+                self.flush()?;
+                self.ready.extend(markers.into_iter().map(StreamElement::Latency));
+            }
+            if self.states.iter().all(|state| state.finished && state.head.is_none()) {
+                self.flush()?;
+                self.end();
+                return Ok(true);
+            }
+            let keys = self.states.iter().enumerate();
+            let lowest = keys.filter(|(_, s)| !(s.finished && s.head.is_none())).min_by_key(|(i, s)| (s.key(), *i));
+            let Some((input, state)) = lowest else { return Ok(false) };
+            if state.head.is_none() {
+                // The input that is furthest behind has nothing to give yet.
+                return self.flush();
+            }
+            self.take_run(input);
+            if self.segment_rows >= self.batch_rows {
+                return self.flush();
+            }
+        }
+    }
+
+    /// Moves the rows of `input` that come before those of all other inputs to the segments.
+    fn take_run(&mut self, input: usize) {
+        let others = self.states.iter().enumerate().filter(|(other, _)| *other != input);
+        let limit = others.map(|(other, state)| (state.key(), other)).min().unwrap_or((Watermark::MAX, usize::MAX));
+        let Some((batch, taken)) = &mut self.states[input].head else { return };
+        let room = self.batch_rows - self.segment_rows;
+        let left = (batch.num_rows() - *taken).min(room);
+        let run = match &batch.running {
+            Some(running) => running.values()[*taken..*taken + left]
+                .partition_point(|key| (Watermark(*key), input) < limit),
+            None => left,
+        };
+        // The first row was found to be the lowest; its key may have been raised to the bound.
+        let run = run.max(1);
+        self.segments.push((input, batch.slice(*taken, run)));
+        self.segment_rows += run;
+        *taken += run;
+        if *taken == batch.num_rows() {
+            if let Some(last) = batch.running.as_ref().and_then(RunningWatermark::last) {
+                self.states[input].bound = self.states[input].bound.max(last);
+            }
+            self.states[input].head = None;
+        }
+    }
+
+    /// Reads on in every input that has no rows at hand. Gives the markers that it met.
+    fn fill_heads(&mut self) -> Result<Vec<LatencyMarker>, Error> {
+        let mut markers = Vec::new();
+        for input in 0..self.states.len() {
+            let state = &mut self.states[input];
+            while state.head.is_none() && !state.finished {
+                let Polled::Element(element) = self.inputs.poll(input)? else { break };
+                match element {
+                    StreamElement::Batch(batch) if batch.num_rows() > 0 => state.head = Some((batch, 0)),
+                    StreamElement::Batch(_) => {}
+                    StreamElement::Watermark(watermark) => state.bound = state.bound.max(watermark),
+                    StreamElement::Status(_) => {}
+                    StreamElement::Latency(marker) => markers.push(marker),
+                    StreamElement::End => state.finished = true,
+                }
+            }
+        }
+        Ok(markers)
+    }
+
+    /// Gives the rows taken so far as one batch, and the watermark after them.
+    fn flush(&mut self) -> Result<bool, Error> {
+        let had_rows = !self.segments.is_empty();
+        if had_rows {
+            let segments = std::mem::take(&mut self.segments);
+            self.segment_rows = 0;
+            let batch = self.join(segments)?;
+            self.ready.push_back(StreamElement::Batch(batch));
+        }
+        let given = self.given;
+        self.advance(self.lowest());
+        Ok(had_rows || self.given > given)
+    }
+
+    fn lowest(&self) -> Watermark {
+        self.states.iter().map(InputState::key).min().unwrap_or(Watermark::MAX)
+    }
+
+    fn join(&self, segments: Vec<(usize, StreamBatch)>) -> Result<StreamBatch, Error> {
+        let mut segments = segments;
+        if segments.len() == 1 {
+            if let Some((_, batch)) = segments.pop() {
+                return self.relabel(batch);
+            }
+        }
+        let rows: usize = segments.iter().map(|(_, batch)| batch.num_rows()).sum();
+        let mut running = Some(Vec::with_capacity(rows));
+        let mut kinds = Vec::new();
+        let mut arrived = None;
+        for (_, batch) in &segments {
+            match (&mut running, &batch.running) {
+                (Some(all), Some(some)) => all.extend_from_slice(some.values()),
+                (_, None) => running = None,
+                (None, _) => {}
+            }
+            match &batch.kinds {
+                Some(some) => kinds.extend_from_slice(some.values()),
+                None => kinds.extend(std::iter::repeat_n(RowKind::Insert, batch.num_rows())),
+            }
+            arrived = Some(arrived.map_or(batch.arrived, |oldest| batch.arrived.min(oldest)));
+        }
+        let batches: Vec<RecordBatch> = segments
+            .into_iter()
+            .map(|(_, batch)| self.relabel(batch).map(|batch| batch.rows))
+            .collect::<Result<_, _>>()?;
+        let all_inserts = kinds.iter().all(|kind| *kind == RowKind::Insert);
+        Ok(StreamBatch {
+            rows: self.join_rows(&batches, rows)?,
+            kinds: (!all_inserts).then(|| RowKinds::new(kinds)),
+            running: running.map(RunningWatermark::new),
+            arrived: arrived.unwrap_or_else(std::time::Instant::now),
+        })
+    }
+
+    fn join_rows(&self, batches: &[RecordBatch], rows: usize) -> Result<RecordBatch, Error> {
+        let fault = |error| Error::internal("merge", error);
+        if self.schema.fields().is_empty() {
+            let options = RecordBatchOptions::new().with_row_count(Some(rows));
+            return RecordBatch::try_new_with_options(Arc::clone(&self.schema), vec![], &options).map_err(fault);
+        }
+        if rows / batches.len() >= 16 {
+            return concat_batches(&self.schema, batches).map_err(fault);
+        }
+        let mut indices = Vec::with_capacity(rows);
+        for (number, batch) in batches.iter().enumerate() {
+            indices.extend((0..batch.num_rows()).map(|row| (number, row)));
+        }
+        let references: Vec<&RecordBatch> = batches.iter().collect();
+        interleave_record_batch(&references, &indices).map_err(fault)
+    }
+
+    /// The batch with the merged stream's schema.
+    fn relabel(&self, mut batch: StreamBatch) -> Result<StreamBatch, Error> {
+        if !Arc::ptr_eq(&batch.rows.schema(), &self.schema) {
+            let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+            let columns = batch.rows.columns().to_vec();
+            batch.rows = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
+                .map_err(|error| Error::internal("merge", error))?;
+        }
+        Ok(batch)
+    }
+
+    /// Takes one element from the next input that has one, in turn.
+    fn take_arrived(&mut self) -> Result<bool, Error> {
+        let count = self.states.len();
+        for step in 0..count {
+            let input = (self.next_arrival + step) % count;
+            if self.states[input].finished {
+                continue;
+            }
+            let Polled::Element(element) = self.inputs.poll(input)? else { continue };
+            self.next_arrival = (input + 1) % count;
+            match element {
+                StreamElement::Batch(batch) => self.take_arrived_batch(input, batch)?,
+                StreamElement::Watermark(watermark) => {
+                    let bound = &mut self.states[input].bound;
+                    *bound = watermark.max(*bound);
+                }
+                StreamElement::Status(status) => self.states[input].idle = status == StreamStatus::Idle,
+                StreamElement::Latency(marker) => self.ready.push_back(StreamElement::Latency(marker)),
+                StreamElement::End => self.states[input].finished = true,
+            }
+            if self.states.iter().all(|state| state.finished) {
+                self.end();
+            } else {
+                self.advance(self.lowest_active());
+            }
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    fn take_arrived_batch(&mut self, input: usize, batch: StreamBatch) -> Result<(), Error> {
+        self.states[input].idle = false;
+        let mut batch = self.relabel(batch)?;
+        if let Some(running) = &batch.running {
+            let others = self.states.iter().enumerate().filter(|(other, s)| *other != input && !s.finished && !s.idle);
+            let others = others.map(|(_, state)| state.bound).min().unwrap_or(Watermark::MAX);
+            let last = running.last().unwrap_or(Watermark::MIN);
+            let (low, high) = (self.given.0, others.0.max(self.given.0));
+            let merged = running.values().iter().map(|own| (*own).clamp(low, high));
+            let merged = RunningWatermark::new(merged.collect::<Vec<_>>());
+            batch.running = Some(merged);
+            self.states[input].bound = self.states[input].bound.max(last);
+        }
+        self.ready.push_back(StreamElement::Batch(batch));
+        Ok(())
+    }
+
+    /// The lowest watermark of the inputs that count.
+    fn lowest_active(&self) -> Watermark {
+        let active = self.states.iter().filter(|state| !state.finished && !state.idle);
+        active.map(|state| state.bound).min().unwrap_or(self.given)
+    }
+
+    fn advance(&mut self, watermark: Watermark) {
+        if watermark > self.given {
+            self.given = watermark;
+            self.ready.push_back(StreamElement::Watermark(watermark));
+        }
+    }
+
+    fn end(&mut self) {
+        self.advance(Watermark::MAX);
+        self.ready.push_back(StreamElement::End);
+        self.ended = true;
+    }
+}

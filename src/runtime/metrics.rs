@@ -1,0 +1,161 @@
+//! What tasks count while they run, and the summary of a job.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::channel::lock;
+use super::latency::{LatencyRecorder, LatencySummary};
+use crate::connector::RejectedRow;
+use crate::operator::RowCounts;
+use crate::stream::Watermark;
+
+/// How many rejected rows a job keeps to show.
+const SAMPLES: usize = 5;
+
+/// Counters of a source that are read while it runs.
+#[derive(Debug, Default)]
+pub(super) struct SourceCounters {
+    /// Rows read, those rejected included.
+    pub(super) rows_read: AtomicU64,
+    /// Rows that could not be read.
+    pub(super) malformed: AtomicU64,
+    /// Rows without event time that the source dropped.
+    pub(super) null_time: AtomicU64,
+    pub(super) bytes_read: AtomicU64,
+    samples: Mutex<Vec<RejectedSample>>,
+}
+
+impl SourceCounters {
+    pub(super) fn reject(&self, split: &str, rows: Vec<RejectedRow>) {
+        self.malformed.fetch_add(rows.len() as u64, Ordering::Relaxed);
+        let mut samples = lock(&self.samples);
+        let room = SAMPLES.saturating_sub(samples.len());
+        samples.extend(rows.into_iter().take(room).map(|row| RejectedSample { split: split.to_owned(), row }));
+    }
+
+    pub(super) fn samples(&self) -> Vec<RejectedSample> {
+        lock(&self.samples).clone()
+    }
+}
+
+/// A row that could not be read, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RejectedSample {
+    /// The split: a path.
+    pub split: String,
+    /// The row.
+    pub row: RejectedRow,
+}
+
+/// What one subtask of an operator did.
+#[derive(Debug, Clone)]
+pub(super) struct OperatorReport {
+    pub(super) node: usize,
+    pub(super) name: String,
+    pub(super) rows_in: u64,
+    pub(super) rows_out: u64,
+    pub(super) counts: RowCounts,
+    pub(super) latency: LatencyRecorder,
+}
+
+impl OperatorReport {
+    pub(super) fn new(node: usize, name: &str) -> Self {
+        Self {
+            node,
+            name: name.to_owned(),
+            rows_in: 0,
+            rows_out: 0,
+            counts: RowCounts::default(),
+            latency: LatencyRecorder::new(),
+        }
+    }
+}
+
+/// Where the wall time of a task went. The three add up to it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct TaskTimes {
+    pub(super) busy: Duration,
+    pub(super) idle: Duration,
+    pub(super) back_pressured: Duration,
+}
+
+/// What a task leaves when it ends.
+#[derive(Debug, Default)]
+pub(super) struct TaskReport {
+    pub(super) operators: Vec<OperatorReport>,
+    pub(super) times: TaskTimes,
+    /// The last watermark before the end of the input.
+    pub(super) watermark: Option<Watermark>,
+    /// Markers that came to a sink.
+    pub(super) arrived: Option<LatencyRecorder>,
+}
+
+/// All subtasks of an operator together.
+#[derive(Debug, Clone)]
+pub struct OperatorSummary {
+    /// Index of the node in the plan.
+    pub node: usize,
+    /// Its name.
+    pub name: String,
+    /// How many subtasks ran it.
+    pub subtasks: usize,
+    /// Rows it took.
+    pub rows_in: u64,
+    /// Rows it gave.
+    pub rows_out: u64,
+    /// What became of the rows it took.
+    pub counts: RowCounts,
+    /// From the sources to it.
+    pub latency: Option<LatencySummary>,
+}
+
+impl OperatorSummary {
+    /// Whether every row that it took is accounted for.
+    pub fn reconciles(&self) -> bool {
+        let counts = self.counts;
+        let sum =
+            counts.used + counts.late + counts.null_time + counts.future + counts.filtered + counts.held;
+        sum == self.rows_in
+    }
+}
+
+/// What a job did.
+#[derive(Debug, Clone)]
+pub struct JobSummary {
+    /// Rows that the sources read, those rejected included.
+    pub rows_in: u64,
+    /// Rows that the sinks took.
+    pub rows_out: u64,
+    /// Late for all of their windows.
+    pub late: u64,
+    /// Late for some of their windows.
+    pub partly_late: u64,
+    /// Without event time.
+    pub null_time: u64,
+    /// Too far ahead.
+    pub future: u64,
+    /// Could not be read.
+    pub malformed: u64,
+    /// Removed by conditions and limits.
+    pub filtered: u64,
+    /// The last watermark that the rows gave; `None` without event time or rows.
+    pub watermark: Option<Watermark>,
+    /// From start to end.
+    pub wall: Duration,
+    /// From the sources to the sinks.
+    pub latency: Option<LatencySummary>,
+    /// The first rows that could not be read.
+    pub rejected_samples: Vec<RejectedSample>,
+    /// Operators in plan order.
+    pub operators: Vec<OperatorSummary>,
+    /// Where the tasks' time went, in plan order: (task, busy, idle, back-pressured).
+    pub tasks: Vec<(String, Duration, Duration, Duration)>,
+}
+
+impl JobSummary {
+    /// Whether every operator accounts for every row that it took.
+    pub fn reconciles(&self) -> bool {
+        self.operators.iter().all(OperatorSummary::reconciles)
+    }
+}

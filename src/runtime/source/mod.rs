@@ -1,0 +1,55 @@
+//! Reading a table: a reader thread per split or a few for many, event time made right behind the
+//! reader, splits merged in event-time order.
+
+mod pipeline;
+mod readers;
+mod watermark;
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatchOptions;
+use arrow::record_batch::RecordBatch;
+
+use super::merge::{Inputs, Polled};
+use crate::error::Error;
+use crate::stream::{StreamBatch, StreamElement};
+
+pub(super) use pipeline::{SourceShape, SplitPipeline};
+pub(super) use readers::SplitInputs;
+
+/// Rows that stand in the query, as an input.
+pub(super) struct ListedRows(std::vec::IntoIter<StreamElement>);
+
+impl ListedRows {
+    pub(super) fn new(rows: &RecordBatch, batch_rows: usize) -> Self {
+        let now = std::time::Instant::now();
+        let starts = (0..rows.num_rows()).step_by(batch_rows.max(1));
+        let batches = starts.map(|start| {
+            let length = batch_rows.min(rows.num_rows() - start);
+            StreamElement::Batch(StreamBatch::inserts(rows.slice(start, length), now))
+        });
+        let elements: Vec<_> = batches.chain([StreamElement::End]).collect();
+        Self(elements.into_iter())
+    }
+}
+
+impl Inputs for ListedRows {
+    fn len(&self) -> usize {
+        1
+    }
+
+    fn poll(&mut self, _input: usize) -> Result<Polled, Error> {
+        Ok(self.0.next().map_or(Polled::Pending, Polled::Element))
+    }
+}
+
+/// A batch of these columns, also when there are none.
+fn batch_of(
+    schema: &arrow::datatypes::SchemaRef,
+    columns: Vec<arrow::array::ArrayRef>,
+    rows: usize,
+) -> Result<RecordBatch, Error> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
+        .map_err(|error| Error::internal("source", error))
+}

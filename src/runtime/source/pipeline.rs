@@ -1,0 +1,162 @@
+//! One split: read, compute columns, make event time. Runs on a reader thread.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use arrow::array::BooleanArray;
+use arrow::buffer::NullBuffer;
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+
+use super::super::metrics::SourceCounters;
+use super::batch_of;
+use super::watermark::{WatermarkRule, run};
+use crate::catalog::NullTime;
+use crate::connector::{Lines, SplitBatch, SplitReader};
+use crate::error::{Error, code};
+use crate::operator::evaluate::evaluate;
+use crate::plan::{ExprRef, SourceNode, SourceWatermark};
+use crate::stream::{RunningWatermark, StreamBatch, StreamElement, Watermark, event_times};
+
+/// What all splits of a source have in common.
+pub(in super::super) struct SourceShape {
+    table: String,
+    output: Vec<ExprRef>,
+    schema: SchemaRef,
+    time: Option<(SourceWatermark, WatermarkRule)>,
+    pub(in super::super) counters: Arc<SourceCounters>,
+}
+
+impl SourceShape {
+    /// `schema` is that of the node's output.
+    pub(in super::super) fn try_new(node: &SourceNode, schema: &SchemaRef) -> Result<Self, Error> {
+        let time = match &node.watermark {
+            None => None,
+            Some(spec) => {
+                let time_type = spec
+                    .time
+                    .data_type(&node.read_schema)
+                    .map_err(|error| Error::internal("source", error))?;
+                Some((spec.clone(), WatermarkRule::of(spec, &time_type)))
+            }
+        };
+        Ok(Self {
+            table: node.table.name.clone(),
+            output: node.output.clone(),
+            schema: Arc::clone(schema),
+            time,
+            counters: Arc::default(),
+        })
+    }
+
+    /// Whether the source makes watermarks.
+    pub(in super::super) fn has_time(&self) -> bool {
+        self.time.is_some()
+    }
+}
+
+/// A split, and how far its event time has come.
+pub(in super::super) struct SplitPipeline {
+    reader: Box<dyn SplitReader>,
+    shape: Arc<SourceShape>,
+    watermark: i64,
+    bytes_seen: u64,
+}
+
+impl SplitPipeline {
+    pub(in super::super) fn new(reader: Box<dyn SplitReader>, shape: Arc<SourceShape>) -> Self {
+        Self { reader, shape, watermark: Watermark::MIN.0, bytes_seen: 0 }
+    }
+
+    /// Bytes of the split in all, where known.
+    pub(in super::super) fn bytes_total(&self) -> Option<u64> {
+        self.reader.progress().1
+    }
+
+    /// The next elements of the split: rows, then the watermark after them; at last `End`.
+    pub(super) fn next(&mut self) -> Result<Vec<StreamElement>, Error> {
+        let read = self.reader.next()?;
+        let arrived = Instant::now();
+        let bytes = self.reader.progress().0;
+        let counters = &self.shape.counters;
+        counters.bytes_read.fetch_add(bytes.saturating_sub(self.bytes_seen), Ordering::Relaxed);
+        self.bytes_seen = bytes;
+        let Some(SplitBatch { rows, lines, rejected }) = read else {
+            return Ok(vec![StreamElement::End]);
+        };
+        let total = (rows.num_rows() + rejected.len()) as u64;
+        counters.rows_read.fetch_add(total, Ordering::Relaxed);
+        if !rejected.is_empty() {
+            counters.reject(self.reader.name(), rejected);
+        }
+        self.prepare(rows, &lines, arrived)
+    }
+
+    fn prepare(&mut self, rows: RecordBatch, lines: &Lines, arrived: Instant) -> Result<Vec<StreamElement>, Error> {
+        let shape = Arc::clone(&self.shape);
+        let Some((spec, rule)) = &shape.time else {
+            let rows = self.output(&rows)?;
+            return Ok(vec![StreamElement::Batch(StreamBatch::inserts(rows, arrived))]);
+        };
+        let mut rows = rows;
+        let time = evaluate(&spec.time, &rows).map_err(|error| self.place(error))?;
+        let (mut times, mut nulls) = event_times(time.as_ref())?;
+        if let Some(missing) = nulls.as_ref().filter(|nulls| nulls.null_count() > 0) {
+            match spec.null_time {
+                NullTime::Side => {}
+                NullTime::Fail => return Err(self.null_time_error(spec, missing, lines)),
+                NullTime::Skip => {
+                    let dropped = missing.null_count() as u64;
+                    self.shape.counters.null_time.fetch_add(dropped, Ordering::Relaxed);
+                    let keep = BooleanArray::new(missing.inner().clone(), None);
+                    rows = filter_record_batch(&rows, &keep).map_err(|e| Error::internal("source", e))?;
+                    let time = evaluate(&spec.time, &rows)?;
+                    (times, nulls) = event_times(time.as_ref())?;
+                }
+            }
+        }
+        let (wanted, wanted_nulls) =
+            rule.wanted(&rows, &times, nulls.as_ref()).map_err(|error| self.place(error))?;
+        let before = self.watermark;
+        let (running, after) = run(&wanted, wanted_nulls.as_ref(), before);
+        self.watermark = after;
+        let batch = StreamBatch {
+            rows: self.output(&rows)?,
+            kinds: None,
+            running: Some(RunningWatermark::new(running)),
+            arrived,
+        };
+        let mut elements = vec![StreamElement::Batch(batch)];
+        if after > before {
+            elements.push(StreamElement::Watermark(Watermark(after)));
+        }
+        Ok(elements)
+    }
+
+    fn output(&self, rows: &RecordBatch) -> Result<RecordBatch, Error> {
+        let columns = self.shape.output.iter().map(|expr| evaluate(expr, rows));
+        let columns = columns.collect::<Result<_, _>>().map_err(|error| self.place(error))?;
+        batch_of(&self.shape.schema, columns, rows.num_rows())
+    }
+
+    fn place(&self, error: Error) -> Error {
+        error.context(format_args!("table \"{}\", {}", self.shape.table, self.reader.name()))
+    }
+
+    fn null_time_error(&self, spec: &SourceWatermark, nulls: &NullBuffer, lines: &Lines) -> Error {
+        let first = nulls.iter().position(|is_valid| !is_valid).unwrap_or(0);
+        Error::run(
+            code::NULL_TIME,
+            format!(
+                "table \"{}\", {} line {}: the event-time column \"{}\" is NULL",
+                self.shape.table,
+                self.reader.name(),
+                lines.of(first),
+                spec.column
+            ),
+        )
+        .hint("Set 'scan.watermark.null-time' to 'side' to put such rows to the late rows, or to 'skip'.")
+    }
+}

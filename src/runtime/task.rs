@@ -1,0 +1,257 @@
+//! A task: one thread that merges its inputs, drives a chain of operators and hands the rows on.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::channel::{Received, Receiver, Signal};
+use super::exchange::Outputs;
+use super::latency::{LatencyRecorder, MarkerClock};
+use super::merge::{Inputs, Merge, Merged, Polled};
+use super::metrics::{OperatorReport, TaskReport, TaskTimes};
+use super::sink::SinkEnd;
+use crate::connector::CancelToken;
+use crate::error::Error;
+use crate::operator::{Operator, Output};
+use crate::stream::{LatencyMarker, StreamElement, Watermark};
+
+/// Longest sleep between two looks at whether the job was cancelled.
+const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+
+/// An operator of a chain.
+pub(super) struct Link {
+    operator: Box<dyn Operator>,
+    output: Output,
+    report: OperatorReport,
+}
+
+impl Link {
+    pub(super) fn new(node: usize, operator: Box<dyn Operator>) -> Self {
+        let report = OperatorReport::new(node, operator.name());
+        Self { operator, output: Output::default(), report }
+    }
+}
+
+/// Where the chain ends.
+pub(super) enum End {
+    Outputs(Outputs),
+    Sink(SinkEnd, OperatorReport),
+}
+
+impl End {
+    fn has_room(&self) -> bool {
+        match self {
+            Self::Outputs(outputs) => outputs.have_room(),
+            Self::Sink(sink, _) => sink.has_room(),
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        match self {
+            Self::Outputs(outputs) => outputs.are_open(),
+            Self::Sink(sink, _) => sink.is_open(),
+        }
+    }
+
+    fn accept(&mut self, element: StreamElement) -> Result<(), Error> {
+        match self {
+            Self::Outputs(outputs) => outputs.send(element),
+            Self::Sink(sink, report) => match element {
+                StreamElement::Batch(batch) => {
+                    let rows = batch.num_rows() as u64;
+                    report.rows_in += rows;
+                    sink.write(batch)?;
+                    report.counts.used += rows;
+                    report.rows_out += rows;
+                    Ok(())
+                }
+                StreamElement::Latency(marker) => {
+                    report.latency.record(marker);
+                    Ok(())
+                }
+                StreamElement::End => sink.finish(),
+                StreamElement::Watermark(_) | StreamElement::Status(_) => Ok(()),
+            },
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        match self {
+            Self::Outputs(_) => Ok(()),
+            Self::Sink(sink, _) => sink.flush(),
+        }
+    }
+}
+
+/// A source's markers: when the next is due, and what they say of where they were made.
+pub(super) struct Markers {
+    pub(super) clock: MarkerClock,
+    pub(super) source: u32,
+}
+
+/// See the module.
+pub(super) struct Task {
+    pub(super) name: String,
+    pub(super) signal: Arc<Signal>,
+    pub(super) input: Merge<Box<dyn Inputs>>,
+    pub(super) chain: Vec<Link>,
+    pub(super) end: End,
+    pub(super) markers: Option<Markers>,
+    pub(super) flush_interval: Duration,
+}
+
+impl Task {
+    /// Runs to the end of the input, to the end of interest in the output, or until cancelled.
+    pub(super) fn run(mut self, cancel: &CancelToken) -> Result<TaskReport, Error> {
+        let started = Instant::now();
+        let mut times = TaskTimes::default();
+        let mut watermark = None;
+        let mut flushed = started;
+        let mut ended = false;
+        while !ended && !cancel.is_cancelled() && self.end.is_open() {
+            if !self.end.has_room() {
+                times.back_pressured += self.sleep(LONGEST_SLEEP);
+                continue;
+            }
+            self.emit_marker()?;
+            match self.input.next()? {
+                Merged::Element(element) => {
+                    if let StreamElement::Watermark(reached) = element {
+                        if reached < Watermark::MAX {
+                            watermark = Some(reached);
+                        }
+                    }
+                    let is_batch = matches!(element, StreamElement::Batch(_));
+                    feed(&mut self.chain, &mut self.end, element)?;
+                    ended = self.stop_if_satisfied()?;
+                    if is_batch && flushed.elapsed() >= self.flush_interval {
+                        self.end.flush()?;
+                        flushed = Instant::now();
+                    }
+                }
+                Merged::Pending => {
+                    self.end.flush()?;
+                    let until_marker = self.markers.as_ref().map(|m| m.clock.until_due(Instant::now()));
+                    let nap = until_marker.unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP);
+                    times.idle += self.sleep(nap);
+                }
+                Merged::Ended => ended = true,
+            }
+        }
+        let waited = times.idle + times.back_pressured;
+        times.busy = started.elapsed().saturating_sub(waited);
+        Ok(self.into_report(times, watermark))
+    }
+
+    fn sleep(&self, longest: Duration) -> Duration {
+        let before = Instant::now();
+        self.signal.wait(longest);
+        before.elapsed()
+    }
+
+    fn emit_marker(&mut self) -> Result<(), Error> {
+        let Some(markers) = &mut self.markers else { return Ok(()) };
+        let now = Instant::now();
+        if !markers.clock.is_due(now) {
+            return Ok(());
+        }
+        let marker = LatencyMarker { source: markers.source, subtask: 0, made: now };
+        feed(&mut self.chain, &mut self.end, StreamElement::Latency(marker))
+    }
+
+    /// Ends the stream early behind an operator that needs no more rows.
+    fn stop_if_satisfied(&mut self) -> Result<bool, Error> {
+        let satisfied = self.chain.iter().position(|link| link.operator.is_satisfied());
+        let Some(position) = satisfied else { return Ok(false) };
+        let rest = &mut self.chain[position + 1..];
+        feed(rest, &mut self.end, StreamElement::Watermark(Watermark::MAX))?;
+        feed(rest, &mut self.end, StreamElement::End)?;
+        Ok(true)
+    }
+
+    fn into_report(self, times: TaskTimes, watermark: Option<Watermark>) -> TaskReport {
+        let mut operators: Vec<_> = self
+            .chain
+            .into_iter()
+            .map(|link| OperatorReport { counts: link.output.counts, ..link.report })
+            .collect();
+        let mut arrived = None;
+        if let End::Sink(_, report) = self.end {
+            arrived = Some(report.latency.clone());
+            operators.push(report);
+        }
+        TaskReport { operators, times, watermark, arrived }
+    }
+}
+
+/// Gives an element to the first operator of a chain, and what it gives to the next, to the end.
+fn feed(chain: &mut [Link], end: &mut End, element: StreamElement) -> Result<(), Error> {
+    let Some((link, rest)) = chain.split_first_mut() else { return end.accept(element) };
+    let (operator, output) = (&mut link.operator, &mut link.output);
+    let result = match element {
+        StreamElement::Batch(batch) => {
+            link.report.rows_in += batch.num_rows() as u64;
+            operator.process_batch(batch, output)
+        }
+        StreamElement::Watermark(watermark) => operator.process_watermark(watermark, output),
+        StreamElement::Latency(marker) => {
+            link.report.latency.record(marker);
+            return feed(rest, end, StreamElement::Latency(marker));
+        }
+        StreamElement::Status(status) => return feed(rest, end, StreamElement::Status(status)),
+        StreamElement::End => {
+            let finished = operator.finish(output);
+            finished.map_err(|error| error.context(format_args!("operator \"{}\"", link.report.name)))?;
+            pass_on(link, rest, end)?;
+            return feed(rest, end, StreamElement::End);
+        }
+    };
+    result.map_err(|error| error.context(format_args!("operator \"{}\"", link.report.name)))?;
+    pass_on(link, rest, end)
+}
+
+fn pass_on(link: &mut Link, rest: &mut [Link], end: &mut End) -> Result<(), Error> {
+    let mut given: Vec<StreamElement> = link.output.drain().collect();
+    for element in given.drain(..) {
+        if let StreamElement::Batch(batch) = &element {
+            link.report.rows_out += batch.num_rows() as u64;
+        }
+        feed(rest, end, element)?;
+    }
+    Ok(())
+}
+
+/// Channels from other tasks as inputs of a merge.
+pub(super) struct ChannelInputs(pub(super) Vec<Receiver>);
+
+impl Inputs for ChannelInputs {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn poll(&mut self, input: usize) -> Result<Polled, Error> {
+        // A sender that is gone without `End` has failed or was cancelled, and so is the job.
+        Ok(match self.0[input].receive() {
+            Received::Element(element) => Polled::Element(element),
+            Received::Empty | Received::Closed => Polled::Pending,
+        })
+    }
+}
+
+impl Inputs for Box<dyn Inputs> {
+    fn len(&self) -> usize {
+        self.as_ref().len()
+    }
+
+    fn poll(&mut self, input: usize) -> Result<Polled, Error> {
+        self.as_mut().poll(input)
+    }
+}
+
+/// Markers that came to sinks, of all tasks.
+pub(super) fn all_arrived(reports: &[TaskReport]) -> LatencyRecorder {
+    let mut all = LatencyRecorder::new();
+    for recorder in reports.iter().filter_map(|report| report.arrived.as_ref()) {
+        all.add(recorder);
+    }
+    all
+}
