@@ -131,6 +131,11 @@ fn earthquakes_by_network() {
 }
 
 #[test]
+fn weather_by_day() {
+    query_gives("weather/by_day.sql", &["2,211 rows in", "0 late, 0 partly late", "all rows accounted for"]);
+}
+
+#[test]
 fn a_script_can_come_from_anywhere() {
     let elsewhere = folder(&[]);
     let script = project().join("queries/flights/hourly.sql");

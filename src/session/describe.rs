@@ -142,11 +142,12 @@ fn create_table(table: &Table) -> String {
         let key: Vec<_> = table.primary_key.iter().map(|name| quoted(name)).collect();
         items.push(format!("PRIMARY KEY ({}) NOT ENFORCED", key.join(", ")));
     }
-    let options: Vec<_> = table
-        .options
-        .entries()
-        .iter()
-        .map(|entry| format!("{} = {}", literal(&entry.key), literal(&entry.value)))
+    let option = |key: &str, value: &str| format!("{} = {}", literal(key), literal(value));
+    // A table whose columns were read from its data may have no connector of its own.
+    let connector = table.options.get("connector").is_none().then(|| option("connector", &table.connector));
+    let options: Vec<_> = connector
+        .into_iter()
+        .chain(table.options.entries().iter().map(|entry| option(&entry.key, &entry.value)))
         .collect();
     let temporary = if table.temporary { "TEMPORARY " } else { "" };
     format!(

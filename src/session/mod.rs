@@ -216,8 +216,7 @@ impl Session {
     }
 
     fn relation(&self, name: &ObjectName) -> Result<&Relation, Error> {
-        let key = names::key(name)?;
-        self.catalog.get(&key).ok_or_else(|| names::unknown(&key, name, &self.catalog))
+        names::find(name, &self.catalog)?.ok_or_else(|| names::unknown(name, &self.catalog))
     }
 
     /// The plan of a statement that has one.
@@ -258,8 +257,8 @@ impl Session {
     }
 
     fn create_table(&mut self, create: &CreateTable) -> Result<Outcome, Error> {
-        let name = names::key(&create.name)?;
-        if create.if_not_exists && self.catalog.get(&name).is_some() {
+        let name = names::declared(&create.name)?;
+        if create.if_not_exists && self.catalog.get(name).is_some() {
             return Ok(Outcome::Done(format!("\"{name}\" exists already")));
         }
         let table = self.planner().create_table(create, &self.catalog)?;
@@ -267,8 +266,8 @@ impl Session {
     }
 
     fn create_view(&mut self, create: &CreateView) -> Result<Outcome, Error> {
-        let name = names::key(&create.name)?;
-        if create.if_not_exists && self.catalog.get(&name).is_some() {
+        let name = names::declared(&create.name)?;
+        if create.if_not_exists && self.catalog.get(name).is_some() {
             return Ok(Outcome::Done(format!("\"{name}\" exists already")));
         }
         let view = self.planner().create_view(create, &self.catalog)?;
@@ -282,14 +281,13 @@ impl Session {
     }
 
     fn drop(&mut self, drop: &Drop) -> Result<Outcome, Error> {
-        let key = names::key(&drop.name)?;
-        let Some(relation) = self.catalog.get(&key) else {
+        let Some(relation) = names::find(&drop.name, &self.catalog)? else {
             if drop.if_exists {
-                return Ok(Outcome::Done(format!("\"{key}\" does not exist")));
+                return Ok(Outcome::Done(format!("\"{}\" does not exist", names::declared(&drop.name)?)));
             }
-            return Err(names::unknown(&key, &drop.name, &self.catalog));
+            return Err(names::unknown(&drop.name, &self.catalog));
         };
-        let kind = names::kind(relation);
+        let (kind, key) = (names::kind(relation), relation.name().to_owned());
         if drop.is_view != matches!(relation, Relation::View(_)) {
             return Err(Error::plan(code::INVALID_QUERY, format!("\"{key}\" is a {kind}"))
                 .at(names::span(&drop.name))
