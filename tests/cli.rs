@@ -210,6 +210,7 @@ fn wrong_usage_is_exit_code_2() {
         (&["run", "a.sql", "--set", "nonsense"], "expected NAME=VALUE"),
         (&["run", "a.sql", "-D", "=1"], "expected NAME=VALUE"),
         (&["walk", "a.sql"], "unrecognized subcommand 'walk'"),
+        (&["a.sql"], "hint: Use tidegate run a.sql"),
         (&["-c", "SET 'execution.paralelism' = '2'"], "Use \"execution.parallelism\""),
     ] {
         let run = run(here.path(), args);

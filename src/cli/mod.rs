@@ -17,10 +17,12 @@ mod summary;
 
 use std::io::{self, IsTerminal};
 use std::panic::{self, AssertUnwindSafe};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
 use clap::Parser;
+use clap::error::{ContextKind, ContextValue};
 
 use self::args::{Cli, Command, CommonArgs, RunArgs};
 use self::output::{Output, Stop};
@@ -34,6 +36,9 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let _ = error.print();
+            if let Some(file) = misplaced_file(&error) {
+                notes::line(&format!("hint: Use tidegate run {file}"));
+            }
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
@@ -43,6 +48,14 @@ pub fn main() -> ExitCode {
             notes::error(&error);
             ExitCode::from(error.exit_code())
         }
+    }
+}
+
+/// A script that stands where a command should.
+fn misplaced_file(error: &clap::Error) -> Option<&str> {
+    match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(name)) if Path::new(name).is_file() => Some(name),
+        _ => None,
     }
 }
 

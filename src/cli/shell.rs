@@ -30,7 +30,7 @@ pub(super) fn run(runner: &mut Runner) -> Result<(), Stop> {
         text.push_str(&line);
         if text.trim().is_empty() {
             text.clear();
-        } else if sql::is_complete(&text) {
+        } else if is_complete(&text) {
             let script = Script { name: "<input>".to_owned(), text: std::mem::take(&mut text) };
             match runner.script(&script) {
                 Ok(()) => {}
@@ -38,6 +38,37 @@ pub(super) fn run(runner: &mut Runner) -> Result<(), Stop> {
                 Err(Stop::Closed) => return Ok(()),
             }
             interrupt::clear();
+        }
+    }
+}
+
+/// Whether the text is to be run. A statement set has semicolons inside; it ends with END.
+fn is_complete(text: &str) -> bool {
+    let words: Vec<_> = text.split_whitespace().map(str::to_uppercase).collect();
+    let is_set = words.iter().skip(1).take(2).map(String::as_str).eq(["STATEMENT", "SET"])
+        || words.iter().skip(1).take(2).map(String::as_str).eq(["STATEMENT", "SET;"]);
+    let ends = words.last().is_some_and(|last| matches!(last.as_str(), "END;" | ";"))
+        && words.iter().rev().take(2).any(|word| word.trim_end_matches(';') == "END");
+    sql::is_complete(text) && (!is_set || ends)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_set_ends_with_end() {
+        for (text, complete) in [
+            ("SELECT 1", false),
+            ("SELECT 1;", true),
+            ("SELECT ';'", false),
+            ("SELECT 1; -- more", true),
+            ("BEGIN STATEMENT SET;", false),
+            ("begin statement set; INSERT INTO a SELECT 1;", false),
+            ("BEGIN STATEMENT SET; INSERT INTO a SELECT 1; END;", true),
+            ("EXECUTE STATEMENT SET BEGIN INSERT INTO a SELECT 1; END ;", true),
+        ] {
+            assert_eq!(is_complete(text), complete, "{text}");
         }
     }
 }
