@@ -43,3 +43,5 @@ pub const NULL_TIME: Code = Code("R001");
 pub const EVALUATION: Code = Code("R002");
 /// A setting or flag that can't be used.
 pub const INVALID_SETTING: Code = Code("U001");
+/// The reader of a pipe has gone: a normal end for a command line.
+pub const CLOSED_PIPE: Code = Code("F004");
