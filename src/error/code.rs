@@ -57,3 +57,5 @@ pub const TOO_COMPLEX: Code = Code("S003");
 pub const INVALID_LITERAL: Code = Code("S004");
 /// A clause, option or column that is given twice.
 pub const GIVEN_TWICE: Code = Code("S005");
+/// The reader of a pipe has gone: a normal end for a command line.
+pub const CLOSED_PIPE: Code = Code("F004");
