@@ -1,8 +1,137 @@
 //! The command line: the only place that prints.
+//!
+//! Rows go to standard output, everything else to standard error. Nothing of the library is
+//! computed here: what the command line can do, every program can.
+//!
+//! Invariant: no other module prints, reads flags or knows a terminal.
 
+mod args;
+mod interrupt;
+mod notes;
+mod output;
+mod progress;
+mod run;
+mod script;
+mod shell;
+mod summary;
+
+use std::io::{self, IsTerminal};
+use std::panic::{self, AssertUnwindSafe};
+use std::path::Path;
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+
+use clap::Parser;
+use clap::error::{ContextKind, ContextValue};
+
+use self::args::{Cli, Command, CommonArgs, RunArgs};
+use self::output::{Output, Stop};
+use self::run::Runner;
+use self::script::{Script, Variables};
+use crate::error::Error;
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
-    ExitCode::SUCCESS
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            if let Some(file) = misplaced_file(&error) {
+                notes::line(&format!("hint: Use tidegate run {file}"));
+            }
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    match caught(|| dispatch(cli)) {
+        Ok(()) | Err(Stop::Closed) => ExitCode::SUCCESS,
+        Err(Stop::Failed(error)) => {
+            notes::error(&error);
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+/// A script that stands where a command should.
+fn misplaced_file(error: &clap::Error) -> Option<&str> {
+    match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(name)) if Path::new(name).is_file() => Some(name),
+        _ => None,
+    }
+}
+
+fn dispatch(cli: Cli) -> Result<(), Stop> {
+    match cli.command {
+        Some(Command::Run { files, run }) => run_files(&files, &run),
+        Some(Command::Explain { files, json, common }) => explain(&files, json, &common),
+        None if !cli.sql.is_empty() => run_texts(&cli.sql, &cli.run),
+        None if io::stdin().is_terminal() => shell::run(&mut runner(&cli.run, true)?),
+        None => run_files(&["-".to_owned()], &cli.run),
+    }
+}
+
+fn runner(args: &RunArgs, is_shell: bool) -> Result<Runner, Error> {
+    Ok(Runner {
+        session: run::session(&args.common)?,
+        output: Output::new(args.format),
+        is_quiet: args.quiet,
+        is_shell,
+    })
+}
+
+fn run_files(files: &[String], args: &RunArgs) -> Result<(), Stop> {
+    let mut runner = runner(args, false)?;
+    let scripts = scripts(files, &args.common)?;
+    scripts.iter().try_for_each(|script| runner.script(script))
+}
+
+fn run_texts(texts: &[String], args: &RunArgs) -> Result<(), Stop> {
+    let mut runner = runner(args, false)?;
+    let variables = Variables::new(&args.common.variables);
+    for text in texts {
+        runner.script(&Script::from_text("<command line>", text, &variables)?)?;
+    }
+    Ok(())
+}
+
+/// All scripts are read before the first one runs: a wrong name is found at once.
+fn scripts(files: &[String], args: &CommonArgs) -> Result<Vec<Script>, Error> {
+    let variables = Variables::new(&args.variables);
+    files.iter().map(|file| script::read(file, &variables)).collect()
+}
+
+fn explain(files: &[String], json: bool, args: &CommonArgs) -> Result<(), Stop> {
+    use crate::sql::Statement;
+
+    let mut session = run::session(args)?;
+    let mut output = Output::new(None);
+    for script in scripts(files, args)? {
+        for statement in session.parse(&script.name, &script.text)? {
+            if let Some(plan) = session.explain(&statement, json)? {
+                output.text(&plan)?;
+                continue;
+            }
+            // What later plans depend on is done, what only shows something is not.
+            match &statement.statement {
+                Statement::Show(_) | Statement::ShowSettings | Statement::Describe(_) => {}
+                _ => drop(session.execute(&statement)?),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A panic becomes an internal error: one message, the exit code of the contract.
+fn caught(work: impl FnOnce() -> Result<(), Stop>) -> Result<(), Stop> {
+    static PLACE: Mutex<Option<String>> = Mutex::new(None);
+    let lock = || PLACE.lock().unwrap_or_else(PoisonError::into_inner);
+    panic::set_hook(Box::new(move |info| {
+        let place = info.location().map_or_else(|| "unknown".to_owned(), ToString::to_string);
+        *lock() = Some(place);
+    }));
+    panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|cause| {
+        let message = cause.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let message = message.or_else(|| cause.downcast_ref::<String>().cloned()).unwrap_or_default();
+        let place = lock().take().unwrap_or_default();
+        Err(Stop::Failed(Error::internal(&place, message)))
+    })
 }

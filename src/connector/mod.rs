@@ -2,6 +2,15 @@
 //!
 //! Invariant: nothing here knows operators or plans. A reader blocks; it runs on a thread of its own.
 
+mod assembly;
+mod filesystem;
+pub mod format;
+mod input;
+mod options;
+mod print;
+mod stdio;
+mod text_split;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +21,10 @@ use arrow::record_batch::RecordBatch;
 use crate::catalog::{ConnectorCatalog, Options, Table, TableFacts};
 use crate::error::{Error, code, did_you_mean};
 use crate::stream::StreamBatch;
+
+pub use filesystem::Filesystem;
+pub use print::{Blackhole, Print};
+pub use stdio::{Stdin, Stdout};
 
 /// A kind of table: the value of `'connector'`.
 pub trait Connector: Send + Sync {
@@ -178,6 +191,17 @@ impl Connectors {
     /// No connectors.
     pub fn empty() -> Self {
         Self::default()
+    }
+
+    /// All connectors that come with Tidegate.
+    pub fn standard() -> Self {
+        let mut connectors = Self::empty();
+        connectors.add(Arc::new(Filesystem));
+        connectors.add(Arc::new(Stdin));
+        connectors.add(Arc::new(Stdout));
+        connectors.add(Arc::new(Print));
+        connectors.add(Arc::new(Blackhole));
+        connectors
     }
 
     /// Adds one; one of the same name is replaced.

@@ -43,6 +43,12 @@ pub const NULL_TIME: Code = Code("R001");
 pub const EVALUATION: Code = Code("R002");
 /// A setting or flag that can't be used.
 pub const INVALID_SETTING: Code = Code("U001");
+/// A script that can't be read.
+pub const UNREADABLE_SCRIPT: Code = Code("U002");
+/// A `${name}` without value.
+pub const UNDEFINED_VARIABLE: Code = Code("U003");
+/// A combination of flags and query that makes no sense.
+pub const UNFIT_FORMAT: Code = Code("U004");
 /// A quote or comment that is opened and not closed, or a character that SQL does not have.
 pub const LEXICAL: Code = Code("S002");
 /// Brackets nested too deeply, or an expression that is too long.
@@ -51,3 +57,5 @@ pub const TOO_COMPLEX: Code = Code("S003");
 pub const INVALID_LITERAL: Code = Code("S004");
 /// A clause, option or column that is given twice.
 pub const GIVEN_TWICE: Code = Code("S005");
+/// The reader of a pipe has gone: a normal end for a command line.
+pub const CLOSED_PIPE: Code = Code("F004");

@@ -89,7 +89,8 @@ impl Outputs {
             let part = UInt32Array::from(part);
             let columns = take_arrays(batch.rows.columns(), &part, None).map_err(fault)?;
             let options = RecordBatchOptions::new().with_row_count(Some(part.len()));
-            let rows = RecordBatch::try_new_with_options(batch.rows.schema(), columns, &options).map_err(fault)?;
+            let rows =
+                RecordBatch::try_new_with_options(batch.rows.schema(), columns, &options).map_err(fault)?;
             let pick = |row: &u32| *row as usize;
             sender.send(StreamElement::Batch(StreamBatch {
                 rows,

@@ -85,7 +85,10 @@ type Stage = Vec<Draft>;
 
 impl Builder<'_> {
     fn node(&self, id: NodeId) -> Result<&PlanNode, Error> {
-        self.plan.nodes.get(id).ok_or_else(|| Error::internal("runtime", format!("the plan has no node {id}")))
+        self.plan
+            .nodes
+            .get(id)
+            .ok_or_else(|| Error::internal("runtime", format!("the plan has no node {id}")))
     }
 
     fn input_of(&self, node: &PlanNode) -> Result<NodeId, Error> {
@@ -283,7 +286,13 @@ impl Builder<'_> {
     }
 
     /// One subtask of a stage; several are brought together in a new task.
-    fn gather(&mut self, stage: Stage, schema: &SchemaRef, bounded: bool, name: &str) -> Result<Draft, Error> {
+    fn gather(
+        &mut self,
+        stage: Stage,
+        schema: &SchemaRef,
+        bounded: bool,
+        name: &str,
+    ) -> Result<Draft, Error> {
         let mut stage = stage;
         if stage.len() == 1 {
             if let Some(only) = stage.pop() {

@@ -61,7 +61,11 @@ impl Job {
     /// # Errors
     /// `F001`, `F003` if a source or sink can't be opened; `P002` if the plan asks for what can't
     /// run yet.
-    pub fn start(plan: &StreamPlan, connectors: &Connectors, options: &JobOptions) -> Result<JobHandle, Error> {
+    pub fn start(
+        plan: &StreamPlan,
+        connectors: &Connectors,
+        options: &JobOptions,
+    ) -> Result<JobHandle, Error> {
         let started = Instant::now();
         let cancel = CancelToken::default();
         let graph = graph::build(plan, connectors, options, &cancel)?;
@@ -74,7 +78,8 @@ impl Job {
             let on_failure = canceller.clone();
             let handle = std::thread::Builder::new().name(name.clone()).spawn(move || {
                 let run = catch_unwind(AssertUnwindSafe(|| task.run(&on_failure.cancel)));
-                let result = run.unwrap_or_else(|panic| Err(Error::internal(&name, panic_text(panic.as_ref()))));
+                let result =
+                    run.unwrap_or_else(|panic| Err(Error::internal(&name, panic_text(panic.as_ref()))));
                 result.map_err(|error| on_failure.fail(error)).ok()
             });
             match handle {
@@ -298,7 +303,8 @@ fn source_summary(source: &SourceHandle) -> OperatorSummary {
 fn together(reports: Vec<OperatorReport>) -> Vec<OperatorSummary> {
     let mut groups: Vec<(OperatorReport, usize)> = Vec::new();
     for report in reports {
-        let same = groups.iter_mut().find(|(group, _)| group.node == report.node && group.name == report.name);
+        let same =
+            groups.iter_mut().find(|(group, _)| group.node == report.node && group.name == report.name);
         match same {
             None => groups.push((report, 1)),
             Some((group, subtasks)) => {

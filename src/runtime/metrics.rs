@@ -31,7 +31,8 @@ impl SourceCounters {
         self.malformed.fetch_add(rows.len() as u64, Ordering::Relaxed);
         let mut samples = lock(&self.samples);
         let room = SAMPLES.saturating_sub(samples.len());
-        samples.extend(rows.into_iter().take(room).map(|row| RejectedSample { split: split.to_owned(), row }));
+        samples
+            .extend(rows.into_iter().take(room).map(|row| RejectedSample { split: split.to_owned(), row }));
     }
 
     pub(super) fn samples(&self) -> Vec<RejectedSample> {

@@ -10,9 +10,7 @@ use datafusion_physical_expr::expressions::col;
 use super::channel::lock;
 use super::{Job, JobOptions};
 use crate::catalog::{Column, ColumnKind, Options, Table, TableFacts};
-use crate::connector::{
-    Connector, Connectors, Lines, ReadRequest, Sink, Source, SplitBatch, SplitReader,
-};
+use crate::connector::{Connector, Connectors, Lines, ReadRequest, Sink, Source, SplitBatch, SplitReader};
 use crate::error::{Error, Phase, code};
 use crate::plan::{Operation, PlanNode, SinkNode, SinkTarget, SourceNode, StreamPlan, StreamProperties};
 use crate::stream::StreamBatch;
@@ -122,7 +120,8 @@ impl SplitReader for Script {
     }
 
     fn next(&mut self) -> Result<Option<SplitBatch>, Error> {
-        let batch = |values: Vec<i64>| SplitBatch { rows: rows(values), lines: Lines::From(1), rejected: vec![] };
+        let batch =
+            |values: Vec<i64>| SplitBatch { rows: rows(values), lines: Lines::From(1), rejected: vec![] };
         match self.steps.next() {
             None => Ok(None),
             Some(Step::Rows(values)) => Ok(Some(batch(values))),

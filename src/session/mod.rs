@@ -1,1 +1,354 @@
-//! Catalog, settings and jobs behind one door.
+//! Catalog, settings and jobs behind one door: [`Session`].
+//!
+//! Invariant: nothing here prints or knows a terminal; what a statement gives is an [`Outcome`].
+
+mod describe;
+mod job;
+mod names;
+mod settings;
+
+use std::sync::{Arc, OnceLock};
+
+use arrow::record_batch::RecordBatch;
+use sqlparser::ast::ObjectName;
+
+use crate::catalog::{Catalog, Relation};
+use crate::connector::Connectors;
+use crate::error::{Error, Place, SourceText, Span, code};
+use crate::plan::{Planner, StreamPlan};
+use crate::runtime::JobOptions;
+use crate::sql::{self, CreateTable, CreateView, Drop, Explain, Insert, Show, SpannedStatement, Statement};
+
+pub use job::{InsertHandle, QueryHandle};
+pub use settings::{SettingInfo, Settings};
+
+/// What a statement gave.
+pub enum Outcome {
+    /// It is done; the text says what was done.
+    Done(String),
+    /// Rows that are at hand: `SHOW`, `DESCRIBE`, `SET`.
+    Rows(RecordBatch),
+    /// Text: `EXPLAIN`, `SHOW CREATE`.
+    Text(String),
+    /// A query runs; its rows are to be taken.
+    Query(Box<QueryHandle>),
+    /// Inserts run; they are to be waited for.
+    Insert(Box<InsertHandle>),
+}
+
+/// Tables, views and settings, and the statements that work on them.
+///
+/// # Examples
+/// ```
+/// # fn main() -> Result<(), tidegate::Error> {
+/// use tidegate::session::{Outcome, Session};
+///
+/// let mut session = Session::new();
+/// for statement in session.parse("example", "SET 'execution.parallelism' = '1'; SELECT 1 + 2 AS three;")? {
+///     match session.execute(&statement)? {
+///         Outcome::Query(mut query) => {
+///             let rows = query.next_batch()?.expect("one batch");
+///             assert_eq!(rows.num_rows(), 1);
+///             assert!(query.next_batch()?.is_none());
+///             assert_eq!(query.finish()?.rows_out, 1);
+///         }
+///         outcome => assert!(matches!(outcome, Outcome::Done(_))),
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Session {
+    catalog: Catalog,
+    settings: Settings,
+    connectors: Connectors,
+    /// Made when a statement needs it, and again when a setting of it changes.
+    planner: OnceLock<Planner>,
+    /// The text that was parsed last.
+    source: Option<Arc<SourceText>>,
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Session {
+    /// An empty session with the connectors that come with Tidegate.
+    pub fn new() -> Self {
+        Self::with_connectors(Connectors::standard())
+    }
+
+    /// An empty session with these connectors.
+    pub fn with_connectors(connectors: Connectors) -> Self {
+        Self {
+            catalog: Catalog::new(),
+            settings: Settings::default(),
+            connectors,
+            planner: OnceLock::new(),
+            source: None,
+        }
+    }
+
+    /// Its tables and views.
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// Its settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Sets a setting by its name or alias.
+    ///
+    /// # Errors
+    /// `U001` for an unknown name, with the nearest one, and for a value that does not fit.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), Error> {
+        self.planner = OnceLock::new();
+        self.settings.set(key, value)
+    }
+
+    /// Gives a setting its default back; `None`: all of them.
+    ///
+    /// # Errors
+    /// `U001` for an unknown name.
+    pub fn reset(&mut self, key: Option<&str>) -> Result<(), Error> {
+        self.planner = OnceLock::new();
+        match key {
+            Some(key) => self.settings.reset(key),
+            None => {
+                self.settings.reset_all();
+                Ok(())
+            }
+        }
+    }
+
+    /// Cuts a text into statements. `name` is what errors call it: a file name.
+    ///
+    /// Errors of the statements, here and in [`Session::execute`], show their line of the text.
+    ///
+    /// # Errors
+    /// `S001` where the text is no SQL.
+    pub fn parse(&mut self, name: &str, text: &str) -> Result<Vec<SpannedStatement>, Error> {
+        let source = Arc::new(SourceText { name: name.to_owned(), text: text.to_owned() });
+        self.source = Some(Arc::clone(&source));
+        sql::parse(text).map_err(|error| error.in_source(&source))
+    }
+
+    /// Runs a statement. Queries and inserts are started and given back while they run.
+    ///
+    /// # Errors
+    /// Whatever planning or opening the tables finds.
+    pub fn execute(&mut self, statement: &SpannedStatement) -> Result<Outcome, Error> {
+        let place = Origin::of(statement, self.source.as_ref());
+        let mut outcome = self.dispatch(&statement.statement).map_err(|error| place.mark(error))?;
+        match &mut outcome {
+            Outcome::Query(query) => query.set_origin(place),
+            Outcome::Insert(insert) => insert.set_origin(place),
+            Outcome::Done(_) | Outcome::Rows(_) | Outcome::Text(_) => {}
+        }
+        Ok(outcome)
+    }
+
+    /// What `EXPLAIN` says about a query, an insert or a statement set; `None` for other statements.
+    ///
+    /// # Errors
+    /// Whatever planning finds.
+    pub fn explain(&self, statement: &SpannedStatement, json: bool) -> Result<Option<String>, Error> {
+        let place = Origin::of(statement, self.source.as_ref());
+        let plan = self.plan(&statement.statement).map_err(|error| place.mark(error))?;
+        Ok(plan.map(|plan| explained(&plan, json)))
+    }
+
+    fn dispatch(&mut self, statement: &Statement) -> Result<Outcome, Error> {
+        match statement {
+            Statement::CreateTable(create) => self.create_table(create),
+            Statement::CreateView(create) => self.create_view(create),
+            Statement::Drop(drop) => self.drop(drop),
+            Statement::Query(query) => {
+                let plan = self.planner().plan_query(query, &self.catalog)?;
+                let handle = QueryHandle::start(&plan, &self.connectors, &self.job_options())?;
+                Ok(Outcome::Query(Box::new(handle)))
+            }
+            Statement::Insert(insert) => self.insert(&[insert.as_ref()]),
+            Statement::StatementSet(inserts) => {
+                self.insert(&inserts.iter().map(|spanned| &spanned.insert).collect::<Vec<_>>())
+            }
+            Statement::Explain(explain) => self.explain_statement(explain),
+            Statement::Set(setting) => {
+                let known = self.settings.get(&setting.key.name).is_ok();
+                let place = if known { setting.value_span } else { setting.key.span };
+                self.set(&setting.key.name, &setting.value).map_err(|error| error.at(place))?;
+                Ok(Outcome::Done(format!("set {}", setting.key.name)))
+            }
+            Statement::Reset(Some(key)) => {
+                self.reset(Some(&key.name)).map_err(|error| error.at(key.span))?;
+                Ok(Outcome::Done(format!("reset {}", key.name)))
+            }
+            Statement::Reset(None) => {
+                self.reset(None)?;
+                Ok(Outcome::Done("reset all settings".to_owned()))
+            }
+            Statement::ShowSettings => Ok(Outcome::Rows(describe::settings(&self.settings)?)),
+            Statement::Show(show) => self.show(show),
+            Statement::Describe(name) => {
+                Ok(Outcome::Rows(describe::columns(self.relation(name)?, self.planner(), &self.catalog)?))
+            }
+        }
+    }
+
+    fn planner(&self) -> &Planner {
+        self.planner.get_or_init(|| {
+            Planner::new(Arc::new(self.connectors.clone())).with_time_zone(self.settings.time_zone())
+        })
+    }
+
+    fn job_options(&self) -> JobOptions {
+        JobOptions {
+            parallelism: self.settings.parallelism(),
+            batch_rows: self.settings.batch_rows(),
+            buffer_timeout: self.settings.buffer_timeout(),
+            latency_interval: self.settings.latency_interval(),
+            ..JobOptions::default()
+        }
+    }
+
+    fn relation(&self, name: &ObjectName) -> Result<&Relation, Error> {
+        names::find(name, &self.catalog)?.ok_or_else(|| names::unknown(name, &self.catalog))
+    }
+
+    /// The plan of a statement that has one.
+    fn plan(&self, statement: &Statement) -> Result<Option<StreamPlan>, Error> {
+        let planner = self.planner();
+        match statement {
+            Statement::Query(query) => planner.plan_query(query, &self.catalog).map(Some),
+            Statement::Insert(insert) => planner.plan_inserts(&[insert.as_ref()], &self.catalog).map(Some),
+            Statement::StatementSet(inserts) => {
+                let inserts: Vec<_> = inserts.iter().map(|spanned| &spanned.insert).collect();
+                planner.plan_inserts(&inserts, &self.catalog).map(Some)
+            }
+            Statement::Explain(explain) => self.plan(&explain.statement.statement),
+            Statement::CreateTable(_)
+            | Statement::CreateView(_)
+            | Statement::Drop(_)
+            | Statement::Set(_)
+            | Statement::Reset(_)
+            | Statement::ShowSettings
+            | Statement::Show(_)
+            | Statement::Describe(_) => Ok(None),
+        }
+    }
+
+    fn explain_statement(&self, explain: &Explain) -> Result<Outcome, Error> {
+        match self.plan(&explain.statement.statement)? {
+            Some(plan) => Ok(Outcome::Text(explained(&plan, explain.json))),
+            None => Err(Error::plan(code::INVALID_QUERY, "this statement has no plan")
+                .at(explain.statement.span)
+                .hint("Explain a query, an INSERT or a statement set.")),
+        }
+    }
+
+    fn insert(&self, inserts: &[&Insert]) -> Result<Outcome, Error> {
+        let plan = self.planner().plan_inserts(inserts, &self.catalog)?;
+        let handle = InsertHandle::start(&plan, &self.connectors, &self.job_options())?;
+        Ok(Outcome::Insert(Box::new(handle)))
+    }
+
+    fn create_table(&mut self, create: &CreateTable) -> Result<Outcome, Error> {
+        let name = names::declared(&create.name)?;
+        if create.if_not_exists && self.catalog.get(name).is_some() {
+            return Ok(Outcome::Done(format!("\"{name}\" exists already")));
+        }
+        let table = self.planner().create_table(create, &self.catalog)?;
+        self.add(Relation::Table(Arc::new(table)), &create.name, create.if_not_exists)
+    }
+
+    fn create_view(&mut self, create: &CreateView) -> Result<Outcome, Error> {
+        let name = names::declared(&create.name)?;
+        if create.if_not_exists && self.catalog.get(name).is_some() {
+            return Ok(Outcome::Done(format!("\"{name}\" exists already")));
+        }
+        let view = self.planner().create_view(create, &self.catalog)?;
+        self.add(Relation::View(Arc::new(view)), &create.name, create.if_not_exists)
+    }
+
+    fn add(&mut self, relation: Relation, name: &ObjectName, if_not_exists: bool) -> Result<Outcome, Error> {
+        let done = format!("created {} \"{}\"", names::kind(&relation), relation.name());
+        self.catalog.add(relation, if_not_exists).map_err(|error| error.at(names::span(name)))?;
+        Ok(Outcome::Done(done))
+    }
+
+    fn drop(&mut self, drop: &Drop) -> Result<Outcome, Error> {
+        let Some(relation) = names::find(&drop.name, &self.catalog)? else {
+            if drop.if_exists {
+                return Ok(Outcome::Done(format!("\"{}\" does not exist", names::declared(&drop.name)?)));
+            }
+            return Err(names::unknown(&drop.name, &self.catalog));
+        };
+        let (kind, key) = (names::kind(relation), relation.name().to_owned());
+        if drop.is_view != matches!(relation, Relation::View(_)) {
+            return Err(Error::plan(code::INVALID_QUERY, format!("\"{key}\" is a {kind}"))
+                .at(names::span(&drop.name))
+                .hint(format!("Use DROP {}.", kind.to_uppercase())));
+        }
+        self.catalog.remove(&key);
+        Ok(Outcome::Done(format!("dropped {kind} \"{key}\"")))
+    }
+
+    fn show(&self, show: &Show) -> Result<Outcome, Error> {
+        let relations = |views: bool| {
+            let of_kind = move |relation: &&Relation| matches!(relation, Relation::View(_)) == views;
+            self.catalog.relations().filter(of_kind).map(|relation| relation.name().to_owned()).collect()
+        };
+        match show {
+            Show::Tables => Ok(Outcome::Rows(describe::texts(&[("table", relations(false))])?)),
+            Show::Views => Ok(Outcome::Rows(describe::texts(&[("view", relations(true))])?)),
+            Show::Functions => {
+                Ok(Outcome::Rows(describe::texts(&[("function", self.planner().function_names())])?))
+            }
+            Show::Create(name) => Ok(Outcome::Text(describe::create_statement(self.relation(name)?))),
+        }
+    }
+}
+
+fn explained(plan: &StreamPlan, json: bool) -> String {
+    match json {
+        true => format!("{:#}", plan.to_json()),
+        false => plan.explain(),
+    }
+}
+
+/// Where a statement comes from, for errors that name no better place.
+#[derive(Debug, Clone, Default)]
+struct Origin {
+    span: Option<Span>,
+    source: Option<Arc<SourceText>>,
+}
+
+impl Origin {
+    /// The statement's first word, if the statement stands in `source`.
+    fn of(statement: &SpannedStatement, source: Option<&Arc<SourceText>>) -> Self {
+        let Place { line, column } = statement.span.start;
+        let stands_in = |source: &&Arc<SourceText>| {
+            let rest = source.text.lines().nth(line.saturating_sub(1) as usize);
+            let rest = rest.map(|text| text.chars().skip(column.saturating_sub(1) as usize));
+            let first = statement.text.lines().next().unwrap_or_default();
+            rest.is_some_and(|rest| rest.take(first.chars().count()).eq(first.chars()))
+        };
+        let Some(source) = source.filter(stands_in) else {
+            return Self::default();
+        };
+        let word = statement.text.chars().take_while(|c| c.is_alphanumeric()).count().max(1) as u64;
+        let end = Place { line, column: column + word };
+        Self { span: Some(Span { start: statement.span.start, end }), source: Some(Arc::clone(source)) }
+    }
+
+    fn mark(&self, error: Error) -> Error {
+        match &self.source {
+            Some(source) => error.at(self.span).in_source(source),
+            None => error,
+        }
+    }
+}

@@ -103,7 +103,12 @@ impl InputState {
 
 impl<I: Inputs> Merge<I> {
     /// Rows come out with `schema`; the inputs' columns are its columns, but for names.
-    pub(in crate::runtime) fn new(inputs: I, order: MergeOrder, schema: SchemaRef, batch_rows: usize) -> Self {
+    pub(in crate::runtime) fn new(
+        inputs: I,
+        order: MergeOrder,
+        schema: SchemaRef,
+        batch_rows: usize,
+    ) -> Self {
         let state = || InputState { head: None, bound: Watermark::MIN, finished: false, idle: false };
         let states = (0..inputs.len()).map(|_| state()).collect();
         Self {
@@ -175,7 +180,8 @@ impl<I: Inputs> Merge<I> {
                 return Ok(true);
             }
             let keys = self.states.iter().enumerate();
-            let lowest = keys.filter(|(_, s)| !(s.finished && s.head.is_none())).min_by_key(|(i, s)| (s.key(), *i));
+            let lowest =
+                keys.filter(|(_, s)| !(s.finished && s.head.is_none())).min_by_key(|(i, s)| (s.key(), *i));
             let Some((input, state)) = lowest else { return Ok(false) };
             if state.head.is_none() {
                 // The input that is furthest behind has nothing to give yet.
@@ -191,7 +197,8 @@ impl<I: Inputs> Merge<I> {
     /// Moves the rows of `input` that come before those of all other inputs to the segments.
     fn take_run(&mut self, input: usize) {
         let others = self.states.iter().enumerate().filter(|(other, _)| *other != input);
-        let limit = others.map(|(other, state)| (state.key(), other)).min().unwrap_or((Watermark::MAX, usize::MAX));
+        let limit =
+            others.map(|(other, state)| (state.key(), other)).min().unwrap_or((Watermark::MAX, usize::MAX));
         let Some((batch, taken)) = &mut self.states[input].head else { return };
         let room = self.batch_rows - self.segment_rows;
         let left = (batch.num_rows() - *taken).min(room);
@@ -291,7 +298,8 @@ impl<I: Inputs> Merge<I> {
         let fault = |error| Error::internal("merge", error);
         if self.schema.fields().is_empty() {
             let options = RecordBatchOptions::new().with_row_count(Some(rows));
-            return RecordBatch::try_new_with_options(Arc::clone(&self.schema), vec![], &options).map_err(fault);
+            return RecordBatch::try_new_with_options(Arc::clone(&self.schema), vec![], &options)
+                .map_err(fault);
         }
         if rows / batches.len() >= 16 {
             return concat_batches(&self.schema, batches).map_err(fault);
@@ -349,7 +357,8 @@ impl<I: Inputs> Merge<I> {
         self.states[input].idle = false;
         let mut batch = self.relabel(batch)?;
         if let Some(running) = &batch.running {
-            let others = self.states.iter().enumerate().filter(|(other, s)| *other != input && !s.finished && !s.idle);
+            let others =
+                self.states.iter().enumerate().filter(|(other, s)| *other != input && !s.finished && !s.idle);
             let others = others.map(|(_, state)| state.bound).min().unwrap_or(Watermark::MAX);
             let last = running.last().unwrap_or(Watermark::MIN);
             let (low, high) = (self.given.0, others.0.max(self.given.0));

@@ -94,7 +94,12 @@ impl SplitPipeline {
         self.prepare(rows, &lines, arrived)
     }
 
-    fn prepare(&mut self, rows: RecordBatch, lines: &Lines, arrived: Instant) -> Result<Vec<StreamElement>, Error> {
+    fn prepare(
+        &mut self,
+        rows: RecordBatch,
+        lines: &Lines,
+        arrived: Instant,
+    ) -> Result<Vec<StreamElement>, Error> {
         let shape = Arc::clone(&self.shape);
         let Some((spec, rule)) = &shape.time else {
             let rows = self.output(&rows)?;

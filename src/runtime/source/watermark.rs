@@ -81,11 +81,7 @@ fn constant_delay(spec: &SourceWatermark, time_type: &DataType) -> Option<i64> {
 
 /// For each row the watermark just before it, and the one after the last. `current` is the one
 /// before the first.
-pub(super) fn run(
-    wanted: &ScalarBuffer<i64>,
-    nulls: Option<&NullBuffer>,
-    current: i64,
-) -> (Vec<i64>, i64) {
+pub(super) fn run(wanted: &ScalarBuffer<i64>, nulls: Option<&NullBuffer>, current: i64) -> (Vec<i64>, i64) {
     let mut highest = current;
     let mut before = Vec::with_capacity(wanted.len());
     match nulls.filter(|nulls| nulls.null_count() > 0) {

@@ -1,0 +1,150 @@
+//! The flags, parsed once into what the program needs.
+
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+const EXAMPLES: &str = "\
+Examples:
+  tidegate run queries/flights/hourly.sql
+  tidegate run report.sql -D day=2013-01-31 -p 2 -f csv > report.csv
+  tidegate -c \"SELECT origin, COUNT(*) AS n FROM 'flights.csv' GROUP BY origin\"
+  tidegate explain report.sql -D day=2013-01-31
+  echo 'SELECT 1 AS one;' | tidegate
+
+Rows go to stdout, everything else to stderr.
+Exit codes: 0 done, 1 the query failed while it ran, 2 usage, parse or plan error, 130 interrupted.";
+
+/// Streaming SQL by event time: exact windows, late rows kept, one binary
+#[derive(Debug, Parser)]
+#[command(
+    name = "tidegate",
+    version,
+    after_help = EXAMPLES,
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true,
+    infer_long_args = true,
+    styles = Styles::styled().header(AnsiColor::Green.on_default().bold()).usage(AnsiColor::Green.on_default().bold())
+)]
+pub(super) struct Cli {
+    #[command(subcommand)]
+    pub(super) command: Option<Command>,
+
+    /// Runs this SQL; may be given several times. Example: -c "SELECT 1 AS one"
+    #[arg(short = 'c', long = "command", value_name = "SQL")]
+    pub(super) sql: Vec<String>,
+
+    #[command(flatten)]
+    pub(super) run: RunArgs,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Runs scripts, one after another, in one session
+    #[command(after_help = "\
+Examples:
+  tidegate run queries/flights/hourly.sql
+  tidegate run tables.sql report.sql -D day=2013-01-31
+  cat report.sql | tidegate run -")]
+    Run {
+        /// SQL files; `-` is standard input
+        #[arg(required = true, value_name = "FILE.sql")]
+        files: Vec<String>,
+
+        #[command(flatten)]
+        run: RunArgs,
+    },
+    /// Shows the plans of a script's queries and inserts; runs none of them
+    #[command(after_help = "\
+Examples:
+  tidegate explain queries/flights/hourly.sql
+  tidegate explain report.sql -D day=2013-01-31 --json")]
+    Explain {
+        /// SQL files; `-` is standard input
+        #[arg(required = true, value_name = "FILE.sql")]
+        files: Vec<String>,
+
+        /// As JSON, one document a query. Example: --json
+        #[arg(long)]
+        json: bool,
+
+        #[command(flatten)]
+        common: CommonArgs,
+    },
+}
+
+/// Flags of everything that runs queries.
+#[derive(Debug, Args)]
+pub(super) struct RunArgs {
+    /// How rows are written: by default a table on a terminal, JSON elsewhere. Example: -f csv
+    #[arg(short = 'f', long, value_enum, value_name = "FORMAT")]
+    pub(super) format: Option<Format>,
+
+    /// No summary, no progress line, no notes on stderr; errors only. Example: -q
+    #[arg(short = 'q', long)]
+    pub(super) quiet: bool,
+
+    #[command(flatten)]
+    pub(super) common: CommonArgs,
+}
+
+/// Flags of everything that reads scripts.
+#[derive(Debug, Args)]
+pub(super) struct CommonArgs {
+    /// Subtasks of each operator: by default the number of cores. Example: -p 2
+    #[arg(short = 'p', long, value_name = "N", allow_negative_numbers = true)]
+    pub(super) parallelism: Option<String>,
+
+    /// Sets a setting, as SET does; see docs/settings.md. Example: --set session.time-zone=Europe/Berlin
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = pair)]
+    pub(super) settings: Vec<(String, String)>,
+
+    /// Replaces ${NAME} in scripts. Example: -D day=2013-01-31
+    #[arg(short = 'D', long = "define", value_name = "NAME=VALUE", value_parser = pair)]
+    pub(super) variables: Vec<(String, String)>,
+}
+
+/// How rows are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// Columns with a frame, for people
+    Table,
+    /// One object a line
+    Json,
+    /// RFC 4180 with a header
+    Csv,
+    /// One object a line with what the row does: {"op":"+I","row":{…}}
+    ChangelogJson,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.to_owned())),
+        _ => Err("expected NAME=VALUE".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn flags_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_has_an_example() {
+        let mut command = Cli::command();
+        command.build();
+        for command in std::iter::once(&command).chain(command.get_subcommands()) {
+            for arg in command.get_arguments().filter(|arg| !arg.is_positional()) {
+                let name = arg.get_id().as_str();
+                let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+                assert!(matches!(name, "help" | "version") || help.contains("Example: "), "{name}: {help}");
+            }
+        }
+    }
+}

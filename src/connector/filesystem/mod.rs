@@ -1,0 +1,239 @@
+//! The connector `filesystem`: tables that are files.
+//!
+//! Reading: `'path'` is a file, a pipe, a folder (all files in it, at any depth; names that start
+//! with `.` or `_` and files in progress are skipped) or a pattern. Each file is a split, in the
+//! order of paths. Gzip and zstd are recognised by their first bytes.
+//!
+//! Writing: a path whose extension is that of a format (`.json`, `.csv.gz`, …) is one file; any
+//! other is a folder that gets one more part file with each INSERT. A file that exists is replaced
+//! only with `'sink.overwrite' = 'true'`. Files appear whole, when the query is done, or not at all.
+//! Pipes and devices are written as rows come.
+
+mod coerce;
+mod listing;
+mod parquet_sink;
+mod parquet_split;
+mod placement;
+mod text_sink;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+
+use self::listing::{FoundFile, find_files, is_glob, local_path};
+use self::placement::Placement;
+pub(super) use self::placement::unwritable;
+use super::assembly::file_metadata;
+use super::format::options::kind_of;
+use super::format::{FormatOptions, InferredColumns, Kind, TextFormat, csv_columns, json_columns};
+use super::input::{Compression, Input};
+use super::options::OptionReader;
+use super::text_split::TextSplit;
+use super::{Connector, ReadRequest, Sink, Source, SplitReader};
+use crate::catalog::{ColumnKind, Options, Table, TableFacts};
+use crate::error::{Code, Error, code};
+
+const KEYS: &[&str] = &["path", "format", "compression", "sink.overwrite"];
+/// Bytes that inference looks at.
+const SAMPLE_BYTES: usize = 4 << 20;
+
+/// Files, folders, patterns and pipes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Filesystem;
+
+/// The options of a table, checked.
+struct Settings {
+    path: String,
+    format: FormatOptions,
+    compression: Compression,
+    overwrite: bool,
+}
+
+impl Settings {
+    fn read(options: &Options) -> Result<Self, Error> {
+        let kind = kind_of(options, options.get("path"));
+        let [text_keys, format_keys] = kind.as_ref().map_or([&[][..], &[][..]], |(kind, _)| kind.keys());
+        // A wrong format would make all of its options look unknown.
+        let wrong_format = options.entry("format").is_some().then_some(()).and(kind.as_ref().err());
+        if let Some(error) = wrong_format {
+            return Err(error.clone());
+        }
+        let reader = OptionReader::new("connector \"filesystem\"", options, &[KEYS, text_keys, format_keys])?;
+        let path = reader.required("path", "'folder/file.json'")?;
+        let (kind, is_tsv) = kind?;
+        let compression = Compression::read(reader)?;
+        if kind == Kind::Parquet && matches!(compression, Compression::Gzip | Compression::Zstd) {
+            return Err(reader
+                .invalid("compression", "does not go with format \"parquet\", which compresses by itself")
+                .hint("Remove the option."));
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            format: FormatOptions::read(reader, kind, is_tsv)?,
+            compression,
+            overwrite: reader.boolean("sink.overwrite")? == Some(true),
+        })
+    }
+}
+
+impl Connector for Filesystem {
+    fn name(&self) -> &'static str {
+        "filesystem"
+    }
+
+    fn check(&self, table: &Table) -> Result<TableFacts, Error> {
+        let settings = Settings::read(&table.options)?;
+        settings.format.check_columns(table)?;
+        Ok(TableFacts {
+            is_source: true,
+            is_sink: !is_glob(&settings.path),
+            bounded: true,
+            takes_changelog: false,
+        })
+    }
+
+    fn infer_schema(&self, options: &Options) -> Result<SchemaRef, Error> {
+        let settings = Settings::read(options)?;
+        let place = options.entry("path").and_then(|entry| entry.value_span);
+        infer(&settings).map_err(|error| before_running(error).at(place))
+    }
+
+    fn metadata(&self) -> Vec<(&'static str, DataType)> {
+        file_metadata()
+    }
+
+    fn source(&self, table: &Table, request: &ReadRequest) -> Result<Box<dyn Source>, Error> {
+        let settings = Settings::read(&table.options)?;
+        let columns = physical_columns(table);
+        Ok(Box::new(FileSource { settings, columns, request: request.clone() }))
+    }
+
+    fn sink(&self, table: &Table, schema: SchemaRef) -> Result<Box<dyn Sink>, Error> {
+        let settings = Settings::read(&table.options)?;
+        let path = local_path(&settings.path);
+        let extension = match settings.compression.for_writing(path) {
+            Compression::Gzip => format!("{}.gz", settings.format.kind.name()),
+            Compression::Zstd => format!("{}.zst", settings.format.kind.name()),
+            _ => settings.format.kind.name().to_owned(),
+        };
+        let placement = Placement::open(path, &extension, settings.overwrite)?;
+        if settings.format.kind == Kind::Parquet {
+            return Ok(Box::new(parquet_sink::ParquetSink::new(placement, schema)?));
+        }
+        let compression = settings.compression.for_writing(path);
+        Ok(Box::new(text_sink::TextSink::new(placement, &settings.format, compression, &schema)?))
+    }
+}
+
+/// The names of a table's physical columns, in order.
+pub(super) fn physical_columns(table: &Table) -> Vec<String> {
+    let physical = table.columns.iter().filter(|column| matches!(column.kind, ColumnKind::Physical));
+    physical.map(|column| column.name.clone()).collect()
+}
+
+/// A table of files, opened for reading.
+struct FileSource {
+    settings: Settings,
+    columns: Vec<String>,
+    request: ReadRequest,
+}
+
+impl Source for FileSource {
+    fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Error> {
+        find_files(&self.settings.path)?.into_iter().map(|file| self.split(file)).collect()
+    }
+}
+
+impl FileSource {
+    fn split(&self, file: FoundFile) -> Result<Box<dyn SplitReader>, Error> {
+        let Some(text) = &self.settings.format.text else {
+            return Ok(Box::new(parquet_split::ParquetSplit::new(file.path, file.facts, &self.request)));
+        };
+        let compression = self.settings.compression;
+        let name = file.facts.path.clone();
+        let open = move || Input::open(&file.path, &name, compression);
+        Ok(Box::new(TextSplit::new(
+            file.facts,
+            Box::new(open),
+            text,
+            &self.settings.format,
+            &self.columns,
+            &self.request,
+        )?))
+    }
+}
+
+/// The same error, as one of planning.
+fn before_running(error: Error) -> Error {
+    let plan = Error::plan(Code(error.code()), error.message());
+    match error.hint_text() {
+        Some(hint) => plan.hint(hint),
+        None => plan,
+    }
+}
+
+/// The columns of the first file that is not empty.
+fn infer(settings: &Settings) -> Result<SchemaRef, Error> {
+    let files = find_files(&settings.path)?;
+    let Some(first) = files.iter().find(|file| file.facts.size != Some(0)).or(files.first()) else {
+        return Err(no_columns(&settings.path, "the folder has no files"));
+    };
+    if first.facts.size.is_none() {
+        return Err(no_columns(&settings.path, "it is a pipe, whose rows can be read only once"));
+    }
+    if settings.format.kind == Kind::Parquet {
+        return parquet_split::read_schema(&first.path, &first.facts.path);
+    }
+    let (sample, is_all) = sample(&first.path, &first.facts.path, settings.compression)?;
+    columns_of(&sample, is_all, &settings.format)
+        .and_then(distinct)
+        .map(to_schema)
+        .map_err(|why| no_columns(&first.facts.path, &why))
+}
+
+/// The columns that a sample of a text format shows.
+pub(super) fn columns_of(sample: &[u8], is_all: bool, format: &FormatOptions) -> InferredColumns {
+    match &format.text {
+        Some(TextFormat::Json { .. }) => json_columns(sample, is_all),
+        Some(TextFormat::Csv(options)) => csv_columns(sample, is_all, options),
+        Some(TextFormat::Raw) => Ok(vec![("line".to_owned(), DataType::Utf8)]),
+        None => Err("it is no text".to_owned()),
+    }
+}
+
+fn distinct(columns: Vec<(String, DataType)>) -> InferredColumns {
+    for (index, (name, _)) in columns.iter().enumerate() {
+        if columns[..index].iter().any(|(other, _)| other == name) {
+            return Err(format!("two columns are called \"{name}\""));
+        }
+    }
+    Ok(columns)
+}
+
+fn to_schema(columns: Vec<(String, DataType)>) -> SchemaRef {
+    let fields = columns.into_iter().map(|(name, data_type)| Field::new(name, data_type, true));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+fn no_columns(path: &str, why: &str) -> Error {
+    Error::plan(code::INVALID_TABLE, format!("can't tell the columns of \"{path}\": {why}"))
+        .hint("List the columns in CREATE TABLE.")
+}
+
+/// The start of a file, decompressed, and whether it is all of it.
+fn sample(path: &Path, name: &str, compression: Compression) -> Result<(Vec<u8>, bool), Error> {
+    let mut input = Input::open(path, name, compression)?;
+    let mut sample = vec![0; SAMPLE_BYTES];
+    let mut filled = 0;
+    while filled < sample.len() {
+        match input.read(&mut sample[filled..])? {
+            0 => {
+                sample.truncate(filled);
+                return Ok((sample, true));
+            }
+            count => filled += count,
+        }
+    }
+    Ok((sample, false))
+}

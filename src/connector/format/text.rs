@@ -1,0 +1,108 @@
+//! Text formats behind one door: bytes in, in pieces of any size, rows out.
+
+use arrow::datatypes::{DataType, Schema};
+
+use super::csv_read::{CsvOptions, CsvReader};
+use super::json_read::JsonReader;
+use super::raw;
+use super::rows::Rows;
+use crate::error::Error;
+
+/// A format that is read as text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TextFormat {
+    Json { fail_on_missing: bool },
+    Csv(CsvOptions),
+    Raw,
+}
+
+/// Decodes the text of one split. Knows the number of the line it is in.
+#[derive(Debug)]
+pub(crate) struct Decoder {
+    format: Reader,
+    split: String,
+    line: u64,
+    started: bool,
+    /// Bytes of an unfinished line that are known to have no line end.
+    searched: usize,
+}
+
+#[derive(Debug)]
+enum Reader {
+    Json(JsonReader),
+    Csv(CsvReader),
+    Raw { is_text: bool },
+}
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+impl Decoder {
+    /// A decoder of `wanted`, columns of a table whose physical columns are `table`.
+    pub(crate) fn new(format: &TextFormat, split: &str, table: &[String], wanted: &Schema) -> Self {
+        let names = || wanted.fields().iter().map(|field| field.name().as_str());
+        let format = match format {
+            TextFormat::Json { fail_on_missing } => Reader::Json(JsonReader::new(names(), *fail_on_missing)),
+            TextFormat::Csv(options) => {
+                let place = |name| table.iter().position(|column| column == name).unwrap_or(0);
+                Reader::Csv(CsvReader::new(options.clone(), table.to_vec(), names().map(place).collect()))
+            }
+            TextFormat::Raw => {
+                let is_text = wanted.fields().iter().any(|field| *field.data_type() == DataType::Utf8);
+                Reader::Raw { is_text }
+            }
+        };
+        Self { format, split: split.to_owned(), line: 1, started: false, searched: 0 }
+    }
+
+    /// Decodes complete records until the batch is full; the number of bytes used.
+    ///
+    /// `data` must begin with what was given before and not used. `is_last`: nothing follows it.
+    ///
+    /// # Errors
+    /// `F002` under the policy `fail`.
+    pub(crate) fn feed(&mut self, data: &[u8], is_last: bool, rows: &mut Rows) -> Result<usize, Error> {
+        let mut mark = 0;
+        if !self.started {
+            if data.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.starts_with(data) && !is_last {
+                return Ok(0);
+            }
+            self.started = true;
+            if data.starts_with(BYTE_ORDER_MARK) {
+                mark = BYTE_ORDER_MARK.len();
+            }
+        }
+        let data = &data[mark..];
+        let used = match &mut self.format {
+            Reader::Csv(reader) => reader.feed(data, is_last, &mut self.line, rows, &self.split)?,
+            _ => self.feed_lines(data, is_last, rows)?,
+        };
+        Ok(mark + used)
+    }
+
+    fn feed_lines(&mut self, data: &[u8], is_last: bool, rows: &mut Rows) -> Result<usize, Error> {
+        let mut used = 0;
+        while used < data.len() && !rows.is_full() {
+            let rest = &data[used..];
+            let (line, next) = match memchr::memchr(b'\n', &rest[self.searched..]) {
+                Some(end) => (&rest[..self.searched + end], used + self.searched + end + 1),
+                None if is_last => (rest, data.len()),
+                None => {
+                    self.searched = rest.len();
+                    break;
+                }
+            };
+            self.searched = 0;
+            let number = self.line;
+            self.line += 1;
+            used = next;
+            match &mut self.format {
+                Reader::Json(reader) => reader.line(line, number, rows)?,
+                Reader::Raw { is_text } => {
+                    raw::read_line(line.strip_suffix(b"\r").unwrap_or(line), number, *is_text, rows)?;
+                }
+                Reader::Csv(_) => {}
+            }
+        }
+        Ok(used)
+    }
+}

@@ -1,0 +1,210 @@
+//! Bytes to read: files and pipes, plain or compressed.
+
+use std::fs::File;
+use std::io::{self, Cursor, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use flate2::read::MultiGzDecoder;
+
+use crate::connector::options::OptionReader;
+use crate::error::{Error, code};
+
+/// Files up to this size are read at once, so that many of them don't hold many descriptors.
+const SMALL_FILE: u64 = 512 << 10;
+
+/// `'compression'`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Compression {
+    /// Look at the first bytes (reading) or the extension (writing).
+    #[default]
+    Auto,
+    None,
+    Gzip,
+    Zstd,
+}
+
+impl Compression {
+    /// Reads the option.
+    pub(crate) fn read(reader: OptionReader<'_>) -> Result<Self, Error> {
+        Ok(match reader.choice("compression", &["auto", "none", "gzip", "zstd"])? {
+            Some(1) => Self::None,
+            Some(2) => Self::Gzip,
+            Some(3) => Self::Zstd,
+            _ => Self::Auto,
+        })
+    }
+
+    /// What a file of this name is written with.
+    pub(crate) fn for_writing(self, path: &str) -> Self {
+        let lower = path.to_ascii_lowercase();
+        match self {
+            Self::Auto if lower.ends_with(".gz") => Self::Gzip,
+            Self::Auto if lower.ends_with(".zst") => Self::Zstd,
+            Self::Auto => Self::None,
+            chosen => chosen,
+        }
+    }
+}
+
+/// An open input.
+pub(crate) struct Input {
+    name: String,
+    reader: Box<dyn Read + Send>,
+    /// More bytes may come later: what is there must be given on at once.
+    pub(crate) is_stream: bool,
+    read: Arc<AtomicU64>,
+}
+
+/// Counts the bytes that were read of a file.
+struct Counting<R> {
+    inner: R,
+    read: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counting<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.read.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+}
+
+impl Input {
+    /// Opens a file or pipe. Opening a pipe waits for its writer.
+    ///
+    /// # Errors
+    /// `F001` with the path and the system's reason.
+    pub(crate) fn open(path: &Path, name: &str, compression: Compression) -> Result<Self, Error> {
+        let failed = |error: io::Error| unreadable(name, &error);
+        let mut file = File::open(path).map_err(failed)?;
+        let facts = file.metadata().map_err(failed)?;
+        if facts.is_dir() {
+            return Err(Error::run(code::UNREADABLE, format!("can't read \"{name}\": it is a folder")));
+        }
+        if !facts.is_file() {
+            return Self::new(name, file, true, compression);
+        }
+        if facts.len() <= SMALL_FILE {
+            let mut content = Vec::with_capacity(facts.len() as usize);
+            file.read_to_end(&mut content).map_err(failed)?;
+            return Self::new(name, Cursor::new(content), false, compression);
+        }
+        Self::new(name, file, false, compression)
+    }
+
+    /// Reads from what is open already.
+    ///
+    /// # Errors
+    /// `F001` if its first bytes can't be read.
+    pub(crate) fn new(
+        name: &str,
+        source: impl Read + Send + 'static,
+        is_stream: bool,
+        compression: Compression,
+    ) -> Result<Self, Error> {
+        let read = Arc::new(AtomicU64::new(0));
+        let mut source = Counting { inner: source, read: Arc::clone(&read) };
+        let (compression, head) = match compression {
+            Compression::Auto => look(&mut source).map_err(|error| unreadable(name, &error))?,
+            chosen => (chosen, Vec::new()),
+        };
+        let source = Cursor::new(head).chain(source);
+        let reader: Box<dyn Read + Send> = match compression {
+            Compression::Gzip => Box::new(EmptyOr::new(source, MultiGzDecoder::new)),
+            Compression::Zstd => {
+                Box::new(zstd::stream::read::Decoder::new(source).map_err(|error| unreadable(name, &error))?)
+            }
+            Compression::None | Compression::Auto => Box::new(source),
+        };
+        Ok(Self { name: name.to_owned(), reader, is_stream, read })
+    }
+
+    /// Reads some bytes; 0 at the end.
+    ///
+    /// # Errors
+    /// `F001` with the path and the reason; a cut-off compressed file is one.
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Error> {
+        loop {
+            match self.reader.read(buffer) {
+                Ok(count) => return Ok(count),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(unreadable(&self.name, &error)),
+            }
+        }
+    }
+
+    /// Bytes of the file itself that were read.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+}
+
+/// A decoder that takes an input without any byte for one without any row.
+enum EmptyOr<R, D> {
+    Unopened(Option<R>, fn(io::Chain<Cursor<Vec<u8>>, R>) -> D),
+    Opened(D),
+    Empty,
+}
+
+impl<R: Read, D: Read> EmptyOr<R, D> {
+    fn new(source: R, open: fn(io::Chain<Cursor<Vec<u8>>, R>) -> D) -> Self {
+        Self::Unopened(Some(source), open)
+    }
+}
+
+impl<R: Read, D: Read> Read for EmptyOr<R, D> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Self::Unopened(source, open) = self {
+            let mut first = [0];
+            let source_ref = source.as_mut().ok_or_else(|| io::Error::other("the input is gone"))?;
+            if source_ref.read(&mut first)? == 0 {
+                *self = Self::Empty;
+            } else if let Some(source) = source.take() {
+                let open = *open;
+                *self = Self::Opened(open(Cursor::new(first.to_vec()).chain(source)));
+            }
+        }
+        match self {
+            Self::Opened(decoder) => decoder.read(buffer),
+            _ => Ok(0),
+        }
+    }
+}
+
+const GZIP: &[u8] = &[0x1f, 0x8b];
+const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+
+/// The compression that the first bytes tell, and those bytes. Reads no further than it must.
+fn look(source: &mut impl Read) -> io::Result<(Compression, Vec<u8>)> {
+    let mut head = Vec::with_capacity(4);
+    while GZIP.starts_with(&head) || ZSTD.starts_with(&head) {
+        if head == GZIP {
+            return Ok((Compression::Gzip, head));
+        }
+        if head == ZSTD {
+            return Ok((Compression::Zstd, head));
+        }
+        let mut byte = [0];
+        match source.read(&mut byte) {
+            Ok(0) => break,
+            Ok(_) => head.push(byte[0]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((Compression::None, head))
+}
+
+/// `F001` with the path and the system's reason.
+pub(crate) fn unreadable(name: &str, error: &io::Error) -> Error {
+    if error.kind() == io::ErrorKind::UnexpectedEof {
+        return Error::run(
+            code::UNREADABLE,
+            format!("can't read \"{name}\": it is cut off, the compressed data ends in the middle"),
+        )
+        .hint("Copy or download the file again.");
+    }
+    Error::run(code::UNREADABLE, format!("can't read \"{name}\": {error}"))
+}

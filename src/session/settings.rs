@@ -1,0 +1,334 @@
+//! The settings of a session: names, types, defaults, aliases.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use chrono_tz::Tz;
+
+use crate::error::{Error, code, did_you_mean};
+
+/// What a setting takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A whole number in this range.
+    Count { least: usize, most: usize },
+    /// A length of time such as `100 ms`, at least this long.
+    Duration { least: Duration },
+    /// The name of a time zone.
+    Zone,
+    /// One of these words.
+    Word(&'static [&'static str]),
+}
+
+/// A setting as `SET` and the manual show it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SettingInfo {
+    /// Its name.
+    pub key: &'static str,
+    /// Other names for it; Flink's.
+    pub aliases: &'static [&'static str],
+    /// The value without `SET`; empty: see `about`.
+    pub default: &'static str,
+    /// What it does, one sentence.
+    pub about: &'static str,
+    kind: Kind,
+}
+
+const PARALLELISM: &str = "execution.parallelism";
+const BATCH_ROWS: &str = "execution.batch-rows";
+const BUFFER_TIMEOUT: &str = "execution.buffer-timeout";
+const TIME_ZONE: &str = "session.time-zone";
+const LATENCY_INTERVAL: &str = "metrics.latency.interval";
+
+/// All settings, by name.
+const ALL: &[SettingInfo] = &[
+    SettingInfo {
+        key: BATCH_ROWS,
+        aliases: &[],
+        default: "8192",
+        about: "Most rows of a batch; results do not depend on it.",
+        kind: Kind::Count { least: 1, most: 1 << 20 },
+    },
+    SettingInfo {
+        key: BUFFER_TIMEOUT,
+        aliases: &["execution.buffer-timeout.interval"],
+        default: "100 ms",
+        about: "How long a source waits before it sends a batch that is not full.",
+        kind: Kind::Duration { least: Duration::ZERO },
+    },
+    SettingInfo {
+        key: PARALLELISM,
+        aliases: &["parallelism.default", "table.exec.resource.default-parallelism"],
+        default: "",
+        about: "Subtasks of each operator; by default the number of cores. Results do not depend on it.",
+        kind: Kind::Count { least: 1, most: 1024 },
+    },
+    SettingInfo {
+        key: "execution.runtime-mode",
+        aliases: &[],
+        default: "streaming",
+        about: "Always streaming: bounded inputs end by themselves.",
+        kind: Kind::Word(&["streaming"]),
+    },
+    SettingInfo {
+        key: LATENCY_INTERVAL,
+        aliases: &[],
+        default: "200 ms",
+        about: "How often a source sends a latency marker; 0 sends none.",
+        kind: Kind::Duration { least: Duration::ZERO },
+    },
+    SettingInfo {
+        key: TIME_ZONE,
+        aliases: &["table.local-time-zone"],
+        default: "UTC",
+        about: "The zone in which TIMESTAMP_LTZ values become text, days and hours.",
+        kind: Kind::Zone,
+    },
+];
+
+/// The values of a session's settings.
+///
+/// # Examples
+/// ```
+/// # fn main() -> Result<(), tidegate::Error> {
+/// use tidegate::session::Settings;
+///
+/// let mut settings = Settings::default();
+/// settings.set("parallelism.default", "2")?;
+/// assert_eq!(settings.parallelism(), 2);
+/// assert!(settings.set("execution.paralelism", "2").is_err());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Only what was set; values are checked.
+    values: BTreeMap<&'static str, String>,
+}
+
+impl Settings {
+    /// All settings there are, by name.
+    pub fn all() -> &'static [SettingInfo] {
+        ALL
+    }
+
+    /// Sets one by its name or alias.
+    ///
+    /// # Errors
+    /// `U001` for an unknown name, with the nearest one, and for a value that does not fit.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), Error> {
+        let info = find(key)?;
+        check(info, value.trim())?;
+        self.values.insert(info.key, value.trim().to_owned());
+        Ok(())
+    }
+
+    /// Gives one its default back, by its name or alias.
+    ///
+    /// # Errors
+    /// `U001` for an unknown name.
+    pub fn reset(&mut self, key: &str) -> Result<(), Error> {
+        self.values.remove(find(key)?.key);
+        Ok(())
+    }
+
+    /// Gives all of them their defaults back.
+    pub fn reset_all(&mut self) {
+        self.values.clear();
+    }
+
+    /// The value of a setting as text, by its name or alias.
+    ///
+    /// # Errors
+    /// `U001` for an unknown name.
+    pub fn get(&self, key: &str) -> Result<String, Error> {
+        Ok(self.text(find(key)?))
+    }
+
+    /// All names and values, by name.
+    pub fn entries(&self) -> impl Iterator<Item = (&'static SettingInfo, String)> + '_ {
+        ALL.iter().map(|info| (info, self.text(info)))
+    }
+
+    /// Subtasks of each operator, ≥ 1.
+    pub fn parallelism(&self) -> usize {
+        self.count(PARALLELISM)
+    }
+
+    /// Most rows of a batch, ≥ 1.
+    pub fn batch_rows(&self) -> usize {
+        self.count(BATCH_ROWS)
+    }
+
+    /// How long a source keeps a batch that is not full.
+    pub fn buffer_timeout(&self) -> Duration {
+        self.duration(BUFFER_TIMEOUT)
+    }
+
+    /// How often a source sends a latency marker; zero: never.
+    pub fn latency_interval(&self) -> Duration {
+        self.duration(LATENCY_INTERVAL)
+    }
+
+    /// The session's time zone.
+    pub fn time_zone(&self) -> Tz {
+        zone_of(&self.text_of(TIME_ZONE)).unwrap_or(Tz::UTC)
+    }
+
+    fn text(&self, info: &SettingInfo) -> String {
+        match self.values.get(info.key) {
+            Some(value) => value.clone(),
+            None if info.key == PARALLELISM => cores().to_string(),
+            None => info.default.to_owned(),
+        }
+    }
+
+    fn text_of(&self, key: &'static str) -> String {
+        find(key).map(|info| self.text(info)).unwrap_or_default()
+    }
+
+    // Values were checked when they were set, and a test checks the defaults.
+    fn count(&self, key: &'static str) -> usize {
+        self.text_of(key).parse().unwrap_or(1)
+    }
+
+    fn duration(&self, key: &'static str) -> Duration {
+        parse_duration(&self.text_of(key)).unwrap_or_default()
+    }
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn find(key: &str) -> Result<&'static SettingInfo, Error> {
+    let names = |info: &'static SettingInfo| std::iter::once(info.key).chain(info.aliases.iter().copied());
+    if let Some(info) = ALL.iter().find(|info| names(info).any(|name| name == key)) {
+        return Ok(info);
+    }
+    let error = Error::usage(code::INVALID_SETTING, format!("unknown setting \"{key}\""));
+    Err(match did_you_mean(key, ALL.iter().flat_map(names)) {
+        Some(near) => error.hint(format!("Use \"{near}\".")),
+        None => error.hint("Run SET without anything to see all settings."),
+    })
+}
+
+fn check(info: &SettingInfo, value: &str) -> Result<(), Error> {
+    let invalid = |range: String| {
+        Error::usage(code::INVALID_SETTING, format!("\"{}\" can't be \"{value}\"", info.key))
+            .hint(format!("Use {range}."))
+    };
+    match info.kind {
+        Kind::Count { least, most } => match value.parse::<usize>() {
+            Ok(count) if (least..=most).contains(&count) => Ok(()),
+            _ => Err(invalid(format!("a whole number from {least} to {most}"))),
+        },
+        Kind::Duration { least } => match parse_duration(value) {
+            Some(duration) if duration >= least => Ok(()),
+            _ => Err(invalid("a length of time such as '100 ms', '10 s' or '5 min'".to_owned())),
+        },
+        Kind::Zone => match zone_of(value) {
+            Some(_) => Ok(()),
+            None => {
+                let names = chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());
+                Err(invalid(match did_you_mean(value, names) {
+                    Some(near) => format!("'{near}'"),
+                    None => {
+                        "a name of the tz database such as 'UTC', 'Europe/Berlin' or 'Etc/GMT-8'".to_owned()
+                    }
+                }))
+            }
+        },
+        Kind::Word(words) if words.contains(&value) => Ok(()),
+        Kind::Word(words) => Err(invalid(format!("'{}'", words.join("' or '")))),
+    }
+}
+
+fn zone_of(name: &str) -> Option<Tz> {
+    name.parse().ok()
+}
+
+/// A length of time as Flink writes it: `100 ms`, `10s`, `5 min`, `1 h`; a bare number is
+/// milliseconds. `None` if it is something else or does not fit.
+fn parse_duration(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let number: u64 = text[..digits].parse().ok()?;
+    let nanos = match text[digits..].trim().to_ascii_lowercase().as_str() {
+        "ns" | "nano" | "nanos" | "nanosecond" | "nanoseconds" => 1,
+        "us" | "µs" | "micro" | "micros" | "microsecond" | "microseconds" => 1_000,
+        "" | "ms" | "milli" | "millis" | "millisecond" | "milliseconds" => 1_000_000,
+        "s" | "sec" | "secs" | "second" | "seconds" => 1_000_000_000,
+        "m" | "min" | "mins" | "minute" | "minutes" => 60 * 1_000_000_000,
+        "h" | "hour" | "hours" => 3_600 * 1_000_000_000,
+        "d" | "day" | "days" => 86_400 * 1_000_000_000,
+        _ => return None,
+    };
+    number.checked_mul(nanos).map(Duration::from_nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_values_that_could_be_set() {
+        for (info, value) in Settings::default().entries() {
+            assert_eq!(check(info, &value), Ok(()), "{}", info.key);
+        }
+        let settings = Settings::default();
+        assert_eq!(settings.batch_rows(), 8192);
+        assert_eq!(settings.buffer_timeout(), Duration::from_millis(100));
+        assert_eq!(settings.time_zone(), Tz::UTC);
+        assert!(settings.parallelism() >= 1);
+    }
+
+    #[test]
+    fn aliases_name_the_same_setting() -> Result<(), Error> {
+        let mut settings = Settings::default();
+        settings.set("table.local-time-zone", "Asia/Kolkata")?;
+        assert_eq!(settings.get("session.time-zone")?, "Asia/Kolkata");
+        settings.reset("session.time-zone")?;
+        assert_eq!(settings.get("table.local-time-zone")?, "UTC");
+        Ok(())
+    }
+
+    #[test]
+    fn unknown_names_get_the_nearest_one() {
+        let error = Settings::default().set("execution.paralelism", "2").expect_err("unknown");
+        assert_eq!(error.code(), "U001");
+        assert_eq!(error.hint_text(), Some("Use \"execution.parallelism\"."));
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused() {
+        for (key, value) in [
+            ("execution.parallelism", "0"),
+            ("execution.parallelism", "-1"),
+            ("execution.parallelism", "two"),
+            ("execution.batch-rows", "0"),
+            ("execution.batch-rows", "1048577"),
+            ("execution.buffer-timeout", "soon"),
+            ("execution.runtime-mode", "batch"),
+            ("session.time-zone", "Europe/Atlantis"),
+        ] {
+            let error = Settings::default().set(key, value).expect_err("out of range");
+            assert_eq!(error.exit_code(), 2, "{key} = {value}");
+            assert!(error.message().contains(key) && error.message().contains(value), "{error}");
+        }
+    }
+
+    #[test]
+    fn durations_have_units() {
+        let ms = Duration::from_millis;
+        assert_eq!(parse_duration("100 ms"), Some(ms(100)));
+        assert_eq!(parse_duration("100"), Some(ms(100)));
+        assert_eq!(parse_duration("10s"), Some(ms(10_000)));
+        assert_eq!(parse_duration("2 MIN"), Some(ms(120_000)));
+        assert_eq!(parse_duration("1 d"), Some(ms(86_400_000)));
+        assert_eq!(parse_duration("1.5 s"), None);
+        assert_eq!(parse_duration("-1 s"), None);
+        assert_eq!(parse_duration("s"), None);
+        assert_eq!(parse_duration("99999999999 d"), None);
+    }
+}
