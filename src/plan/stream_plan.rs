@@ -218,6 +218,8 @@ pub struct WindowAggregateNode {
     /// Group keys over the input; may be empty.
     pub keys: Vec<ExprRef>,
     /// For each grouping set, which keys are NULL in it. `None`: the plain grouping.
+    /// `__grouping_id` has the type that the node's schema gives it; with `n` keys, bit `n - 1 - i`
+    /// is set where key `i` is NULL in the set.
     pub grouping_sets: Option<Vec<Vec<bool>>>,
     /// What to compute.
     pub aggregates: Vec<AggregateCall>,
@@ -236,9 +238,13 @@ pub struct AggregateCall {
     pub function: Arc<AggregateFunctionExpr>,
     /// `FILTER (WHERE …)` over the input.
     pub filter: Option<ExprRef>,
-    /// The result depends on the order in which rows arrive (`first_value`, `array_agg`, sums of
-    /// floats, …): no pre-aggregation, no sharing of slices between windows.
+    /// The result depends on the order in which rows arrive (`first_value`, `array_agg`, …): no
+    /// pre-aggregation before an exchange, no state that merges rows out of their order.
     pub order_sensitive: bool,
+    /// The result depends, in its last digits or estimates, on how rows were split into partial
+    /// states (sums of floats, sketches): no pre-aggregation whose cuts follow batches or subtasks.
+    /// Slices of event time may be shared: their cuts are the same in every run.
+    pub inexact: bool,
 }
 
 /// When a window aggregation gives results.
