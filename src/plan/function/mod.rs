@@ -1,0 +1,70 @@
+//! SQL functions: DataFusion's, with Flink's where Flink has the name and means something else.
+//!
+//! Invariant: nothing is planned here; functions are vectorised over Arrow arrays and know no
+//! table. The wall clock is read in `now.rs` only, when a batch is evaluated, never at planning.
+
+mod rewrite;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use datafusion_expr::planner::ExprPlanner;
+use datafusion_expr::{AggregateUDF, ScalarUDF, WindowUDF};
+
+pub(crate) use rewrite::rewrite_expr;
+
+/// Every function that a query can call, by lower-case name.
+pub(crate) struct FunctionRegistry {
+    /// Row in, value out.
+    pub(crate) scalars: HashMap<String, Arc<ScalarUDF>>,
+    /// Rows of a group in, value out.
+    pub(crate) aggregates: HashMap<String, Arc<AggregateUDF>>,
+    /// Functions of OVER windows that are no aggregates.
+    pub(crate) windows: HashMap<String, Arc<WindowUDF>>,
+    /// What plans operators, literals and special forms into functions.
+    pub(crate) expr_planners: Vec<Arc<dyn ExprPlanner>>,
+}
+
+/// All functions; `zone` is the session's time zone, for functions that make `TIMESTAMP_LTZ` values.
+pub(crate) fn registry(zone: &str) -> FunctionRegistry {
+    let _ = zone;
+    let mut scalars = HashMap::new();
+    let mut add = |function: Arc<ScalarUDF>| {
+        for alias in function.aliases() {
+            scalars.insert(alias.to_lowercase(), Arc::clone(&function));
+        }
+        scalars.insert(function.name().to_lowercase(), function);
+    };
+    datafusion_functions::all_default_functions().into_iter().for_each(&mut add);
+    datafusion_functions_nested::all_default_nested_functions().into_iter().for_each(&mut add);
+
+    let mut aggregates = HashMap::new();
+    let mut add = |function: Arc<AggregateUDF>| {
+        for alias in function.aliases() {
+            aggregates.insert(alias.to_lowercase(), Arc::clone(&function));
+        }
+        aggregates.insert(function.name().to_lowercase(), function);
+    };
+    datafusion_functions_aggregate::all_default_aggregate_functions().into_iter().for_each(&mut add);
+
+    let mut windows = HashMap::new();
+    for function in datafusion_functions_window::all_default_window_functions() {
+        for alias in function.aliases() {
+            windows.insert(alias.to_lowercase(), Arc::clone(&function));
+        }
+        windows.insert(function.name().to_lowercase(), function);
+    }
+    FunctionRegistry { scalars, aggregates, windows, expr_planners: expr_planners() }
+}
+
+fn expr_planners() -> Vec<Arc<dyn ExprPlanner>> {
+    vec![
+        Arc::new(datafusion_functions::core::planner::CoreFunctionPlanner::default()),
+        Arc::new(datafusion_functions_nested::planner::NestedFunctionPlanner),
+        Arc::new(datafusion_functions_nested::planner::FieldAccessPlanner),
+        Arc::new(datafusion_functions::datetime::planner::DatetimeFunctionPlanner),
+        Arc::new(datafusion_functions::unicode::planner::UnicodeFunctionPlanner),
+        Arc::new(datafusion_functions_aggregate::planner::AggregateFunctionPlanner),
+        Arc::new(datafusion_functions_window::planner::WindowFunctionPlanner),
+    ]
+}
