@@ -79,5 +79,13 @@ pub const SINK_CHANGELOG: Code = Code("P008");
 pub const TYPE_MISMATCH: Code = Code("P009");
 /// An ORDER BY that can't be kept on a stream.
 pub const UNSORTABLE: Code = Code("P010");
-/// An expression nested too deeply.
+/// An expression too deep to be evaluated.
 pub const TOO_DEEP: Code = Code("P011");
+/// A quote or comment that is opened and not closed, or a character that SQL does not have.
+pub const LEXICAL: Code = Code("S002");
+/// Brackets nested too deeply, or an expression that is too long.
+pub const TOO_COMPLEX: Code = Code("S003");
+/// A literal, such as that of an interval, that does not fit its type.
+pub const INVALID_LITERAL: Code = Code("S004");
+/// A clause, option or column that is given twice.
+pub const GIVEN_TWICE: Code = Code("S005");

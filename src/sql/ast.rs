@@ -212,7 +212,7 @@ pub struct TableOption {
     pub value_span: Span,
 }
 
-/// `CREATE [TEMPORARY] VIEW [IF NOT EXISTS] name [(columns)] AS query`.
+/// `CREATE [TEMPORARY] VIEW [IF NOT EXISTS] name [(columns)] [COMMENT '…'] AS query`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CreateView {
     /// The view's name.
@@ -223,6 +223,8 @@ pub struct CreateView {
     pub if_not_exists: bool,
     /// `TEMPORARY`.
     pub temporary: bool,
+    /// `COMMENT '…'`.
+    pub comment: Option<String>,
     /// The query.
     pub query: Query,
     /// The query's text as written, with its clauses.

@@ -1,0 +1,268 @@
+//! From sqlparser's query to ours: blocks with clauses wrapped, long chains balanced, clauses that
+//! nothing reads refused. And back, for printing.
+
+use std::ops::ControlFlow;
+
+use sqlparser::ast::helpers::attached_token::AttachedToken;
+use sqlparser::ast::{
+    self, BinaryOperator, Expr, FormatClause, GroupByExpr, Ident, SelectFlavor, SelectItem, SetExpr, TableAlias,
+    TableFactor, TableWithJoins, VisitMut, VisitorMut, WildcardAdditionalOptions,
+};
+use sqlparser::parser::Parser;
+use sqlparser::tokenizer::{Token, TokenWithSpan};
+
+use super::MAX_RECURSION;
+use super::ast::{BlockClauses, Query, block_alias, block_of_alias};
+use super::dialect::{StreamDialect, fault_or};
+use super::errors;
+use super::lexer::is_word;
+use crate::error::{Error, Span, code};
+
+/// Chains of AND or OR longer than this become balanced trees.
+const LONG_CHAIN: usize = 32;
+
+/// A query as sqlparser read it, with `FORMAT __block_N` where block N has its clauses.
+pub(super) fn finish(
+    mut query: Box<ast::Query>,
+    blocks: Vec<BlockClauses>,
+    spans: &[Span],
+) -> Result<Query, Error> {
+    let mut finisher = Finisher { seen: vec![false; blocks.len()] };
+    if let ControlFlow::Break(error) = query.visit(&mut finisher) {
+        return Err(error);
+    }
+    match finisher.seen.iter().position(|seen| !seen) {
+        Some(missing) => Err(errors::misplaced(spans.get(missing).copied())),
+        None => Ok(Query { query, blocks }),
+    }
+}
+
+/// An expression outside of a query.
+pub(super) fn finish_expr(mut expr: Expr) -> Expr {
+    let mut finisher = Finisher { seen: Vec::new() };
+    let _ = expr.visit(&mut finisher);
+    expr
+}
+
+struct Finisher {
+    seen: Vec<bool>,
+}
+
+impl VisitorMut for Finisher {
+    type Break = Error;
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        balance(expr);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<Error> {
+        match query.format_clause.take() {
+            None => {}
+            Some(FormatClause::Identifier(ident)) => match block_of_alias(&ident.value) {
+                Some(index) if index < self.seen.len() => {
+                    self.seen[index] = true;
+                    wrap(query, index);
+                }
+                _ => return ControlFlow::Break(unread("FORMAT", Some(errors::span(ident.span)))),
+            },
+            Some(FormatClause::Null) => return ControlFlow::Break(unread("FORMAT", None)),
+        }
+        if !query.locks.is_empty() || query.for_clause.is_some() {
+            return ControlFlow::Break(unread("FOR UPDATE and the like", None));
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn unread(what: &str, span: Option<Span>) -> Error {
+    Error::parse(code::NOT_SUPPORTED, format!("{what} at the end of a query is not supported"))
+        .at(span)
+        .hint("Remove it.")
+}
+
+/// `<block>` → `SELECT * FROM (<block>) AS "__block_N"`.
+fn wrap(query: &mut ast::Query, index: usize) {
+    let outer = empty_query(SetExpr::Values(ast::Values {
+        explicit_row: false,
+        value_keyword: false,
+        rows: Vec::new(),
+    }));
+    let block = std::mem::replace(query, outer);
+    let relation = TableFactor::Derived {
+        lateral: false,
+        subquery: Box::new(block),
+        alias: Some(TableAlias {
+            explicit: true,
+            name: Ident::with_quote('"', block_alias(index)),
+            columns: Vec::new(),
+            at: None,
+        }),
+        sample: None,
+    };
+    query.body = Box::new(SetExpr::Select(Box::new(select_all(relation))));
+}
+
+/// The block and its index, if the query is a wrapped block.
+fn unwrap(query: &mut ast::Query) -> Option<(usize, ast::Query)> {
+    let SetExpr::Select(select) = query.body.as_mut() else { return None };
+    let [TableWithJoins { relation: TableFactor::Derived { subquery, alias: Some(alias), .. }, .. }] =
+        select.from.as_mut_slice()
+    else {
+        return None;
+    };
+    let index = block_of_alias(&alias.name.value)?;
+    let empty = empty_query(SetExpr::Values(ast::Values {
+        explicit_row: false,
+        value_keyword: false,
+        rows: Vec::new(),
+    }));
+    Some((index, std::mem::replace(subquery.as_mut(), empty)))
+}
+
+fn empty_query(body: SetExpr) -> ast::Query {
+    ast::Query {
+        with: None,
+        body: Box::new(body),
+        order_by: None,
+        limit_clause: None,
+        fetch: None,
+        locks: Vec::new(),
+        for_clause: None,
+        settings: None,
+        format_clause: None,
+        pipe_operators: Vec::new(),
+    }
+}
+
+fn select_all(relation: TableFactor) -> ast::Select {
+    ast::Select {
+        select_token: AttachedToken::empty(),
+        optimizer_hints: Vec::new(),
+        distinct: None,
+        select_modifiers: None,
+        top: None,
+        top_before_distinct: false,
+        projection: vec![SelectItem::Wildcard(WildcardAdditionalOptions::default())],
+        exclude: None,
+        into: None,
+        from: vec![TableWithJoins { relation, joins: Vec::new() }],
+        lateral_views: Vec::new(),
+        prewhere: None,
+        selection: None,
+        connect_by: Vec::new(),
+        group_by: GroupByExpr::Expressions(Vec::new(), Vec::new()),
+        cluster_by: Vec::new(),
+        distribute_by: Vec::new(),
+        sort_by: Vec::new(),
+        having: None,
+        named_window: Vec::new(),
+        window_before_qualify: false,
+        qualify: None,
+        value_table_mode: None,
+        flavor: SelectFlavor::Standard,
+    }
+}
+
+/// Puts `FORMAT <mark>` back in place of wrapped blocks.
+pub(super) fn unwrap_blocks(query: &mut ast::Query, mark: impl Fn(usize) -> String) {
+    struct Unwrapper<F>(F);
+    impl<F: Fn(usize) -> String> VisitorMut for Unwrapper<F> {
+        type Break = ();
+
+        fn post_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<()> {
+            if let Some((index, block)) = unwrap(query) {
+                *query = block;
+                query.format_clause = Some(FormatClause::Identifier(Ident::new((self.0)(index))));
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let _ = query.visit(&mut Unwrapper(mark));
+}
+
+/// Turns a long chain `a OR b OR c …`, a tree as deep as the chain is long, into a balanced tree.
+fn balance(expr: &mut Expr) {
+    let Expr::BinaryOp { op, .. } = expr else { return };
+    let op = op.clone();
+    if !matches!(op, BinaryOperator::And | BinaryOperator::Or) || chain_length(expr, &op) <= LONG_CHAIN {
+        return;
+    }
+    let mut operands = Vec::new();
+    let mut rest = std::mem::replace(expr, Expr::value(ast::Value::Null));
+    loop {
+        match rest {
+            Expr::BinaryOp { left, op: this, right } if this == op => {
+                operands.push(*right);
+                rest = *left;
+            }
+            first => {
+                operands.push(first);
+                break;
+            }
+        }
+    }
+    operands.reverse();
+    *expr = join(operands, &op);
+}
+
+fn chain_length(mut expr: &Expr, op: &BinaryOperator) -> usize {
+    let mut length = 0;
+    while let Expr::BinaryOp { left, op: this, .. } = expr
+        && this == op
+    {
+        length += 1;
+        expr = left;
+    }
+    length
+}
+
+fn join(mut operands: Vec<Expr>, op: &BinaryOperator) -> Expr {
+    if operands.len() == 1 {
+        return operands.remove(0);
+    }
+    let right = operands.split_off(operands.len() / 2);
+    Expr::BinaryOp {
+        left: Box::new(join(operands, op)),
+        op: op.clone(),
+        right: Box::new(join(right, op)),
+    }
+}
+
+/// The error of the innermost subquery that can't be parsed.
+///
+/// Where a subquery fails, sqlparser goes back and tries to read it as something else, and then
+/// complains about that.
+pub(super) fn error_of_subquery(tokens: &[TokenWithSpan]) -> Option<Error> {
+    let mut open = Vec::new();
+    for (index, token) in tokens.iter().enumerate() {
+        match token.token {
+            Token::LParen => open.push(index),
+            Token::RParen => {
+                let start = open.pop()? + 1;
+                let first = &tokens.get(start)?.token;
+                if is_word(first, "SELECT") || is_word(first, "WITH") {
+                    let error = error_of(&tokens[start..=index]);
+                    if error.is_some() {
+                        return error;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The error of a query that ends before the last token.
+fn error_of(tokens: &[TokenWithSpan]) -> Option<Error> {
+    let dialect = StreamDialect::for_tokens(tokens.len());
+    let mut parser =
+        Parser::new(&dialect).with_recursion_limit(MAX_RECURSION).with_tokens_with_locations(tokens.to_vec());
+    let error = match parser.parse_query() {
+        Ok(_) if parser.index() + 1 == tokens.len() => return None,
+        Ok(_) => errors::expected("\")\"", tokens, parser.index()),
+        Err(error) => fault_or(&dialect, &error, tokens),
+    };
+    Some(error)
+}
