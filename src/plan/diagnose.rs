@@ -189,3 +189,9 @@ pub(super) fn from_sql_span(span: sqlparser::tokenizer::Span) -> Option<Span> {
 pub(super) fn carry(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
+
+/// Where a name stands.
+pub(super) fn span_of_name(name: &sqlparser::ast::ObjectName) -> Option<Span> {
+    use sqlparser::ast::Spanned;
+    from_sql_span(name.span())
+}

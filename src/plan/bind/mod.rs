@@ -34,7 +34,6 @@ pub(super) use insert::{bind_insert, is_writable};
 pub(super) use options::TimeOptions;
 pub(super) use provider::StreamTable;
 pub(super) use table::create_table;
-pub(crate) use types::arrow_type;
 pub use types::sql_type_name;
 
 /// Views in views, deeper than any that a person wrote.

@@ -140,7 +140,7 @@ fn table_argument(expr: &mut Expr) -> Option<&mut Ident> {
 /// The tables that a window function names without the word `TABLE`: `TUMBLE(t, ts, …)`.
 fn bare_tables(factor: &mut TableFactor) -> Vec<&mut Ident> {
     let Some(args) = window_arguments(factor) else { return Vec::new() };
-    let bare = |arg: &mut FunctionArgExpr| matches!(arg, FunctionArgExpr::Expr(Expr::Identifier(_)));
+    let bare = |arg: &FunctionArgExpr| matches!(arg, FunctionArgExpr::Expr(Expr::Identifier(_)));
     args.iter_mut()
         .enumerate()
         .filter_map(|(index, arg)| match arg {

@@ -77,9 +77,7 @@ impl RelationPlanner for StreamRelations {
                 check_window(&plan, block).map_err(carry)?;
                 planned(plan, alias.clone())
             }
-            TableFactor::Table { version: Some(version), .. } => {
-                Err(unsupported("FOR SYSTEM_TIME AS OF", from_sql_span(version.span()).or(span)))
-            }
+            TableFactor::Table { version: Some(_), .. } => Err(unsupported("FOR SYSTEM_TIME AS OF", span)),
             TableFactor::Table { sample: Some(_), .. } => Err(unsupported("TABLESAMPLE", span)),
             TableFactor::Table { with_ordinality: true, .. } => Err(unsupported("WITH ORDINALITY", span)),
             TableFactor::Table { ref name, ref alias, .. } => match file_name(name) {

@@ -9,13 +9,14 @@ use datafusion_expr::{Expr, ExprSchemable, cast};
 use sqlparser::ast::Ident;
 
 use super::options::TimeOptions;
+use super::types::arrow_type;
 use super::{Session, bind_expression, declared_name};
 use crate::catalog::{Column, ColumnKind, OptionEntry, Options, Table, WatermarkSpec};
 use crate::error::{Error, Span, code};
 use crate::plan::constant::is_deterministic;
 use crate::plan::diagnose::{from_datafusion, from_sql_span, with_names};
 use crate::plan::window::interval_us;
-use crate::plan::{arrow_type, sql_type_name};
+use crate::plan::sql_type_name;
 use crate::sql::{ColumnDefKind, CreateTable, SqlType, TableOption, WatermarkDef};
 use crate::stream::TimeUnit;
 

@@ -7,6 +7,7 @@ use sqlparser::ast::{Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Span
 use super::WindowFunction;
 use crate::error::{Error, Span, code, did_you_mean};
 use crate::plan::diagnose::{from_datafusion, from_sql_span};
+use crate::plan::window_text::duration;
 
 /// The arguments of a call, each at most once.
 #[derive(Debug, Default)]
@@ -142,7 +143,7 @@ impl Interval {
         if self.us > 0 {
             return Ok(self);
         }
-        let message = format!("{} must be positive, not {}", argument(function, name), duration_text(self.us));
+        let message = format!("{} must be positive, not {}", argument(function, name), duration(self.us));
         Err(Error::plan(code::WINDOW_NOT_POSITIVE, message)
             .at(self.span)
             .hint("Give an interval longer than zero, such as INTERVAL '10' SECOND."))
@@ -156,8 +157,8 @@ impl Interval {
         let message = format!(
             "{} is {}, the time column has steps of {}",
             argument(function, name),
-            duration_text(self.us),
-            duration_text(unit_us)
+            duration(self.us),
+            duration(unit_us)
         );
         Err(Error::plan(code::WINDOW_ARGUMENT, message)
             .at(self.span)
@@ -224,18 +225,6 @@ fn months(what: &str, count: i64) -> Error {
     let given = if count % 12 == 0 { format!("{} year(s)", count / 12) } else { format!("{count} month(s)") };
     Error::plan(code::WINDOW_MONTHS, format!("{what} is {given}, which has no fixed length"))
         .hint("Use days, such as INTERVAL '30' DAY.")
-}
-
-/// A length as people write it: `10 min`, `1.4 s`, `-5 s`, `0 s`.
-pub(in crate::plan) fn duration_text(us: i64) -> String {
-    for (unit_us, name) in
-        [(86_400_000_000, "d"), (3_600_000_000, "h"), (60_000_000, "min"), (1_000_000, "s"), (1_000, "ms"), (1, "us")]
-    {
-        if us != 0 && us % unit_us == 0 {
-            return format!("{} {name}", us / unit_us);
-        }
-    }
-    "0 s".to_owned()
 }
 
 /// The arguments of a call in function form.

@@ -5,18 +5,19 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use chrono_tz::Tz;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion_common::{Column, DFSchema};
+use datafusion_common::{Column, DFSchema, ExprSchema};
 use datafusion_expr::planner::RelationPlannerContext;
 use datafusion_expr::{Expr, Extension, LogicalPlan};
 use sqlparser::ast::{
     self, FunctionArg, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query, TableFactor, WindowType,
 };
 
-use super::arguments::{Arguments, Interval, argument, duration_text, of_function, span_of};
+use super::arguments::{Arguments, Interval, argument, of_function, span_of};
 use super::{WINDOW_COLUMNS, WindowCall, WindowFunction, WindowNode};
 use crate::error::{Error, Span, code};
 use crate::plan::bind::StreamTable;
 use crate::plan::diagnose::{from_datafusion, with_names};
+use crate::plan::window_text::duration;
 use crate::plan::{WindowKind, WindowSpec, sql_type_name};
 use crate::stream::TimeUnit;
 
@@ -269,12 +270,12 @@ fn window_kind(
         let message = format!(
             "the offset of {} is {}, which is not smaller than its size {}",
             function.name(),
-            duration_text(offset.us),
-            duration_text(size.us)
+            duration(offset.us),
+            duration(size.us)
         );
         return Err(Error::plan(code::WINDOW_OFFSET, message)
             .at(offset.span)
-            .hint(format!("Use an offset between -{0} and {0}, both excluded.", duration_text(size.us))));
+            .hint(format!("Use an offset between -{0} and {0}, both excluded.", duration(size.us))));
     }
     Ok((kind, offset.us))
 }
@@ -287,7 +288,7 @@ fn multiple(function: WindowFunction, step_name: &str, step: &Interval, size: &I
     if size.us % step.us == 0 {
         return Ok(());
     }
-    let (step_text, size_text) = (duration_text(step.us), duration_text(size.us));
+    let (step_text, size_text) = (duration(step.us), duration(size.us));
     let message = format!(
         "the size {size_text} of {} is not a multiple of its {step_name} {step_text}",
         function.name()

@@ -10,6 +10,7 @@ mod node;
 
 use sqlparser::ast::{ObjectName, ObjectNamePart};
 
+pub(super) use arguments::interval_us;
 pub(super) use bind::bind_window;
 pub(super) use group::rewrite_group_windows;
 pub(super) use node::{WINDOW_COLUMNS, WindowCall, WindowNode};

@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::datatypes::Field;
-use datafusion_common::{Column, DFSchema, DFSchemaRef, DataFusionError, Result as DfResult};
+use datafusion_common::{Column, DFSchema, DFSchemaRef, DataFusionError, ExprSchema, Result as DfResult};
 use datafusion_expr::{Expr, LogicalPlan, UserDefinedLogicalNodeCore};
 
 use super::WindowFunction;
@@ -72,7 +72,7 @@ impl WindowNode {
         for name in WINDOW_COLUMNS {
             fields.push((None, Arc::new(Field::new(name, data_type.clone(), false))));
         }
-        let schema = DFSchema::new_with_metadata(fields, input.schema().metadata().clone())?;
+        let schema = DFSchema::new_with_metadata(fields, input.schema().inner().metadata().clone())?;
         Ok(Self { id, input, time, spec, call, schema: Arc::new(schema) })
     }
 }
