@@ -201,7 +201,9 @@ impl Session {
 
     fn planner(&self) -> &Planner {
         self.planner.get_or_init(|| {
-            Planner::new(Arc::new(self.connectors.clone())).with_time_zone(self.settings.time_zone())
+            Planner::new(Arc::new(self.connectors.clone()))
+                .with_time_zone(self.settings.time_zone().name())
+                .expect("the setting takes names of the tz database only")
         })
     }
 
