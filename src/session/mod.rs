@@ -6,6 +6,8 @@ mod describe;
 mod job;
 mod names;
 mod settings;
+#[cfg(test)]
+mod tests;
 
 use std::sync::{Arc, OnceLock};
 
