@@ -49,6 +49,44 @@ pub const UNREADABLE_SCRIPT: Code = Code("U002");
 pub const UNDEFINED_VARIABLE: Code = Code("U003");
 /// A combination of flags and query that makes no sense.
 pub const UNFIT_FORMAT: Code = Code("U004");
+/// The size, slide, step or gap of a window is zero or negative.
+pub const WINDOW_NOT_POSITIVE: Code = Code("W001");
+/// A window's size is no multiple of its slide or step.
+pub const WINDOW_NOT_MULTIPLE: Code = Code("W002");
+/// The offset of a window is not smaller than its size.
+pub const WINDOW_OFFSET: Code = Code("W003");
+/// An argument of a window function is missing, unknown or of the wrong kind.
+pub const WINDOW_ARGUMENT: Code = Code("W004");
+/// The column that a window is to follow is no time column.
+pub const NOT_A_TIME_COLUMN: Code = Code("W005");
+/// The table has no watermark, so no window over it can close.
+pub const NO_WATERMARK: Code = Code("W006");
+/// The column was a time attribute once, but is computed now.
+pub const LOST_TIME_ATTRIBUTE: Code = Code("W007");
+/// A window of months or years, which have no fixed length.
+pub const WINDOW_MONTHS: Code = Code("W008");
+/// A watermark declaration that can't be used.
+pub const INVALID_WATERMARK: Code = Code("W009");
+/// An aggregation whose state grows without bound.
+pub const UNBOUNDED_AGGREGATE: Code = Code("W010");
+/// The bounds of a window are grouped by in a way that does not name one window.
+pub const WINDOW_GROUPING: Code = Code("W011");
+/// A column that does not exist.
+pub const UNKNOWN_COLUMN: Code = Code("P004");
+/// A name that could mean several columns.
+pub const AMBIGUOUS_COLUMN: Code = Code("P005");
+/// A column of an aggregating query that is neither grouped by nor aggregated.
+pub const NOT_GROUPED: Code = Code("P006");
+/// A query's rows do not fit the table that they are inserted into.
+pub const SINK_MISMATCH: Code = Code("P007");
+/// A sink that takes only new rows is fed by a query that changes them.
+pub const SINK_CHANGELOG: Code = Code("P008");
+/// Types that do not go together.
+pub const TYPE_MISMATCH: Code = Code("P009");
+/// An ORDER BY that can't be kept on a stream.
+pub const UNSORTABLE: Code = Code("P010");
+/// An expression too deep to be evaluated.
+pub const TOO_DEEP: Code = Code("P011");
 /// A quote or comment that is opened and not closed, or a character that SQL does not have.
 pub const LEXICAL: Code = Code("S002");
 /// Brackets nested too deeply, or an expression that is too long.

@@ -1,10 +1,308 @@
 //! Statements to a [`StreamPlan`]: the planner as a library.
 //!
+//! [`Planner`] is the door. On the way: `bind` (names to objects, over datafusion-sql), `rewrite`
+//! (types, constants, filters), `lower` (operators, exchanges, stream properties). `window` holds
+//! the window table functions, `function` the scalar and aggregate ones.
+//!
+//! Names: an unquoted name is found whatever its case where that is unambiguous, a name that matches
+//! exactly wins, and output columns keep the declared spelling. Names of new tables and views are
+//! lower case unless quoted.
+//!
 //! Invariant: a pure function of (statement, catalog, settings). No file, no clock, no task.
 
+mod bind;
+mod constant;
+mod diagnose;
+mod explain;
 mod function;
+mod function_names;
+mod json;
 mod local_schema;
+mod lower;
+mod places;
+mod rewrite;
 mod stream_plan;
+mod window;
+mod window_text;
 
 pub use local_schema::{grouping_id, grouping_id_type, local_schema};
+use std::sync::Arc;
+
+use datafusion_expr::LogicalPlan;
+
+use self::bind::Session;
+use self::function::FunctionRegistry;
+use self::lower::Target;
+use self::places::Places;
+use crate::catalog::{Catalog, ConnectorCatalog, Table, UncheckedConnectors, View};
+use crate::error::{Error, SourceText, code};
+use crate::sql::{self, Statement};
+
+pub use bind::sql_type_name;
 pub use stream_plan::*;
+
+/// Stack for one call: expressions of thousands of terms are walked by recursion.
+const STACK_BYTES: usize = 64 << 20;
+
+/// Plans statements over a catalog.
+///
+/// ```
+/// use tidegate::catalog::{Catalog, Relation};
+/// use tidegate::plan::Planner;
+/// use tidegate::sql::{self, Statement};
+///
+/// let planner = Planner::default();
+/// let mut catalog = Catalog::new();
+/// let script = "CREATE TABLE bids (
+///     item STRING, price INT, ts TIMESTAMP(3),
+///     WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
+/// ) WITH ('connector' = 'filesystem', 'path' = 'bids.csv', 'format' = 'csv')";
+/// for spanned in sql::parse(script)? {
+///     if let Statement::CreateTable(statement) = &spanned.statement {
+///         let table = planner.create_table(statement, &catalog)?;
+///         catalog.add(Relation::Table(table.into()), false)?;
+///     }
+/// }
+/// let plan = planner.plan(
+///     "SELECT window_start, item, MAX(price) AS highest
+///      FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTE))
+///      GROUP BY window_start, window_end, item",
+///     &catalog,
+/// )?;
+/// assert!(plan.explain().contains("WindowAggregate"));
+/// # Ok::<(), tidegate::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Planner {
+    connectors: Arc<dyn ConnectorCatalog>,
+    time_zone: String,
+    functions: Arc<FunctionRegistry>,
+}
+
+impl std::fmt::Debug for Planner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Planner").field("time_zone", &self.time_zone).finish_non_exhaustive()
+    }
+}
+
+impl Default for Planner {
+    /// Accepts every connector and option; the session's time zone is UTC.
+    fn default() -> Self {
+        Self::new(Arc::new(UncheckedConnectors))
+    }
+}
+
+impl Planner {
+    /// Plans over tables of these connectors; the session's time zone is UTC.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tidegate::catalog::{Catalog, UncheckedConnectors};
+    /// use tidegate::plan::Planner;
+    ///
+    /// let planner = Planner::new(Arc::new(UncheckedConnectors));
+    /// let plan = planner.plan("SELECT 1 + 1 AS two", &Catalog::new())?;
+    /// assert_eq!(plan.sinks.len(), 1);
+    /// # Ok::<(), tidegate::Error>(())
+    /// ```
+    pub fn new(connectors: Arc<dyn ConnectorCatalog>) -> Self {
+        let time_zone = "UTC".to_owned();
+        let functions = Arc::new(function::registry(&time_zone));
+        Self { connectors, time_zone, functions }
+    }
+
+    /// The planner with another `session.time-zone`: `TIMESTAMP_LTZ` values are shown and taken apart
+    /// in it.
+    ///
+    /// ```
+    /// use tidegate::plan::Planner;
+    ///
+    /// let planner = Planner::default().with_time_zone("Europe/Berlin")?;
+    /// assert!(planner.with_time_zone("Europe/Berln").is_err());
+    /// # Ok::<(), tidegate::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `U001` for a name that is neither in the tz database nor an offset such as `+02:00`.
+    pub fn with_time_zone(self, zone: &str) -> Result<Self, Error> {
+        if zone.parse::<arrow::array::timezone::Tz>().is_err() {
+            let message = format!("there is no time zone \"{zone}\"");
+            return Err(Error::usage(code::INVALID_SETTING, message)
+                .hint("Use a name such as Europe/Berlin or UTC, or an offset such as +02:00."));
+        }
+        let functions = Arc::new(function::registry(zone));
+        Ok(Self { time_zone: zone.to_owned(), functions, ..self })
+    }
+
+    /// Plans one query, insert or statement set, given as text.
+    ///
+    /// ```
+    /// use tidegate::catalog::Catalog;
+    /// use tidegate::plan::Planner;
+    ///
+    /// let plan = Planner::default().plan("VALUES (1, 'a'), (2, 'b')", &Catalog::new())?;
+    /// assert!(plan.nodes[plan.sinks[0]].properties.bounded);
+    ///
+    /// let error = Planner::default().plan("SELECT * FROM nope", &Catalog::new()).unwrap_err();
+    /// assert_eq!(error.message(), "no table or view \"nope\"");
+    /// # Ok::<(), tidegate::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `S…` if the text can't be parsed, otherwise as [`Planner::plan_query`] and
+    /// [`Planner::plan_inserts`]; with the text, so that [`Error::render`] shows the place.
+    pub fn plan(&self, sql: &str, catalog: &Catalog) -> Result<StreamPlan, Error> {
+        let source = Arc::new(SourceText { name: "<sql>".to_owned(), text: sql.to_owned() });
+        self.plan_text(sql, catalog).map_err(|error| error.in_source(&source))
+    }
+
+    fn plan_text(&self, sql: &str, catalog: &Catalog) -> Result<StreamPlan, Error> {
+        let statements = sql::parse(sql)?;
+        let [only] = statements.as_slice() else {
+            let message = format!("one statement is expected here, not {}", statements.len());
+            return Err(
+                Error::plan(code::INVALID_QUERY, message).at(statements.get(1).map(|second| second.span))
+            );
+        };
+        match &only.statement {
+            Statement::Query(query) => self.plan_query(query, catalog),
+            Statement::Insert(insert) => self.plan_inserts(&[insert], catalog),
+            Statement::StatementSet(inserts) => {
+                let inserts: Vec<&sql::Insert> = inserts.iter().map(|spanned| &spanned.insert).collect();
+                self.plan_inserts(&inserts, catalog)
+            }
+            _ => Err(Error::plan(code::INVALID_QUERY, "only queries and inserts have a plan").at(only.span)),
+        }
+    }
+
+    /// Plans a query; its rows go to the caller.
+    ///
+    /// ```
+    /// use tidegate::catalog::Catalog;
+    /// use tidegate::plan::Planner;
+    /// use tidegate::sql;
+    ///
+    /// let query = sql::parse_query("SELECT 'a' || 'b' AS ab")?;
+    /// let plan = Planner::default().plan_query(&query, &Catalog::new())?;
+    /// assert_eq!(plan.nodes[plan.sinks[0]].schema.field(0).name(), "ab");
+    /// # Ok::<(), tidegate::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `P…` for names, types and what can't run on a stream, `W…` for windows and time.
+    pub fn plan_query(&self, query: &sql::Query, catalog: &Catalog) -> Result<StreamPlan, Error> {
+        let session = self.session(catalog);
+        on_large_stack(|| {
+            let plan = bind::bind_query(&session, query)?;
+            let plan = optimize(&session, plan)?;
+            lower::lower(&session, vec![(plan, Target::Result, Places::of(&query.query))])
+        })
+    }
+
+    /// Plans one insert, or all of a statement set: one plan with a sink for each.
+    ///
+    /// ```
+    /// use tidegate::catalog::{Catalog, Relation};
+    /// use tidegate::plan::Planner;
+    /// use tidegate::sql::{self, Statement};
+    ///
+    /// let planner = Planner::default();
+    /// let mut catalog = Catalog::new();
+    /// for spanned in sql::parse(
+    ///     "CREATE TABLE out (n BIGINT, s STRING) WITH ('connector' = 'print');
+    ///      INSERT INTO out VALUES (1, 'a');",
+    /// )? {
+    ///     match &spanned.statement {
+    ///         Statement::CreateTable(statement) => {
+    ///             let table = planner.create_table(statement, &catalog)?;
+    ///             catalog.add(Relation::Table(table.into()), false)?;
+    ///         }
+    ///         Statement::Insert(insert) => {
+    ///             let plan = planner.plan_inserts(&[insert], &catalog)?;
+    ///             assert_eq!(plan.sinks.len(), 1);
+    ///         }
+    ///         _ => unreachable!("the script has no other statement"),
+    ///     }
+    /// }
+    /// # Ok::<(), tidegate::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Planner::plan_query`]; `P007` if the rows do not fit the table.
+    pub fn plan_inserts(&self, inserts: &[&sql::Insert], catalog: &Catalog) -> Result<StreamPlan, Error> {
+        let session = self.session(catalog);
+        on_large_stack(|| {
+            let mut queries = Vec::with_capacity(inserts.len());
+            for insert in inserts {
+                let (plan, table) = bind::bind_insert(&session, insert)?;
+                let plan = optimize(&session, plan)?;
+                let target = Target::Table(table, diagnose::span_of_name(&insert.table));
+                queries.push((plan, target, Places::of(&insert.query.query)));
+            }
+            lower::lower(&session, queries)
+        })
+    }
+
+    /// Binds a table definition: columns, event time, key, options.
+    ///
+    /// ```
+    /// use tidegate::catalog::Catalog;
+    /// use tidegate::plan::Planner;
+    /// use tidegate::sql::{self, Statement};
+    ///
+    /// let statements = sql::parse("CREATE TABLE t (a INT, b AS a * 2) WITH ('connector' = 'datagen')")?;
+    /// let Statement::CreateTable(statement) = &statements[0].statement else { unreachable!() };
+    /// let table = Planner::default().create_table(statement, &Catalog::new())?;
+    /// assert_eq!(table.columns[1].name, "b");
+    /// # Ok::<(), tidegate::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `C…` for options and columns, `W009` for the watermark, `P…` for expressions.
+    pub fn create_table(&self, statement: &sql::CreateTable, catalog: &Catalog) -> Result<Table, Error> {
+        let session = self.session(catalog);
+        on_large_stack(|| bind::create_table(&session, statement))
+    }
+
+    /// Binds a view definition, after checking that its query plans.
+    ///
+    /// ```
+    /// use tidegate::catalog::Catalog;
+    /// use tidegate::plan::Planner;
+    /// use tidegate::sql::{self, Statement};
+    ///
+    /// let statements = sql::parse("CREATE VIEW v (x) AS SELECT 1")?;
+    /// let Statement::CreateView(statement) = &statements[0].statement else { unreachable!() };
+    /// let view = Planner::default().create_view(statement, &Catalog::new())?;
+    /// assert_eq!((view.name.as_str(), view.sql.as_str()), ("v", "SELECT 1"));
+    /// # Ok::<(), tidegate::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Planner::plan_query`].
+    pub fn create_view(&self, statement: &sql::CreateView, catalog: &Catalog) -> Result<View, Error> {
+        let session = self.session(catalog);
+        on_large_stack(|| {
+            let name = bind::declared_name(&statement.name)?;
+            let columns: Vec<String> = statement.columns.iter().map(|ident| ident.value.clone()).collect();
+            let plan = bind::bind_query(&session, &statement.query)?;
+            let plan = bind::rename_columns(plan, &columns)?;
+            let plan = optimize(&session, plan)?;
+            lower::lower(&session, vec![(plan, Target::Result, Places::of(&statement.query.query))])?;
+            Ok(View { name, sql: statement.query_text.clone(), columns, temporary: statement.temporary })
+        })
+    }
+
+    fn session(&self, catalog: &Catalog) -> Arc<Session> {
+        Session::new(catalog, &self.connectors, &self.time_zone, &self.functions)
+    }
+}
+
+fn optimize(session: &Session, plan: LogicalPlan) -> Result<LogicalPlan, Error> {
+    rewrite::optimize(session, rewrite::analyze(session, plan)?)
+}
+
+/// Runs `plan` where deep recursion does not end the process.
+fn on_large_stack<T>(plan: impl FnOnce() -> T) -> T {
+    stacker::grow(STACK_BYTES, plan)
+}

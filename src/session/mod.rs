@@ -262,7 +262,7 @@ impl Session {
 
     fn create_table(&mut self, create: &CreateTable) -> Result<Outcome, Error> {
         let name = names::declared(&create.name)?;
-        if create.if_not_exists && self.catalog.get(name).is_some() {
+        if create.if_not_exists && self.catalog.get(&name).is_some() {
             return Ok(Outcome::Done(format!("\"{name}\" exists already")));
         }
         let table = self.planner().create_table(create, &self.catalog)?;
@@ -271,7 +271,7 @@ impl Session {
 
     fn create_view(&mut self, create: &CreateView) -> Result<Outcome, Error> {
         let name = names::declared(&create.name)?;
-        if create.if_not_exists && self.catalog.get(name).is_some() {
+        if create.if_not_exists && self.catalog.get(&name).is_some() {
             return Ok(Outcome::Done(format!("\"{name}\" exists already")));
         }
         let view = self.planner().create_view(create, &self.catalog)?;

@@ -4,7 +4,7 @@ use arrow::array::AsArray;
 
 use super::*;
 
-const TABLE: &str = "CREATE TABLE Trips (v INT NOT NULL, ts TIMESTAMP(3), twice AS v * 2,
+const TABLE: &str = "CREATE TABLE `Trips` (v INT NOT NULL, ts TIMESTAMP(3), twice AS v * 2,
     line BIGINT METADATA FROM 'file.line' VIRTUAL,
     WATERMARK FOR ts AS ts - INTERVAL '5' SECOND, PRIMARY KEY (v) NOT ENFORCED)
     WITH ('connector' = 'filesystem', 'path' = 'it''s.csv', 'format' = 'csv');";

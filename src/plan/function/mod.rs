@@ -4,7 +4,17 @@
 //! table. The wall clock is read in `now.rs` only, when a batch is evaluated, never at planning.
 
 mod aggregate;
+mod digest;
+mod math;
+mod nested;
+mod null;
+mod regex;
 mod rewrite;
+mod scalar;
+mod string;
+#[cfg(test)]
+mod tests;
+mod time;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,7 +38,6 @@ pub(crate) struct FunctionRegistry {
 
 /// All functions; `zone` is the session's time zone, for functions that make `TIMESTAMP_LTZ` values.
 pub(crate) fn registry(zone: &str) -> FunctionRegistry {
-    let _ = zone;
     let mut scalars = HashMap::new();
     let mut add = |function: Arc<ScalarUDF>| {
         for alias in function.aliases() {
@@ -38,6 +47,11 @@ pub(crate) fn registry(zone: &str) -> FunctionRegistry {
     };
     datafusion_functions::all_default_functions().into_iter().for_each(&mut add);
     datafusion_functions_nested::all_default_nested_functions().into_iter().for_each(&mut add);
+    for functions in
+        [string::all(), regex::all(), null::all(), math::all(), nested::all(), digest::all(), time::all(zone)]
+    {
+        scalars.extend(functions.into_iter().map(|(name, function)| (name.to_owned(), function)));
+    }
 
     let mut aggregates = HashMap::new();
     let mut add = |function: Arc<AggregateUDF>| {

@@ -276,9 +276,7 @@ impl GroupsAccumulator for ArrivalGroups {
     ) -> Result<Vec<ArrayRef>> {
         let nulls = if self.ignore_nulls { values[0].logical_nulls() } else { None };
         let is_set: Vec<bool> = (0..values[0].len())
-            .map(|row| {
-                passes(opt_filter, row) && nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row))
-            })
+            .map(|row| passes(opt_filter, row) && nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)))
             .collect();
         Ok(vec![Arc::clone(&values[0]), Arc::new(BooleanArray::from(is_set))])
     }
@@ -355,7 +353,9 @@ mod tests {
 
     #[test]
     fn nulls_are_ignored_and_arrival_decides() {
-        for (is_first, expected) in [(true, vec![Some(1), Some(7), None]), (false, vec![Some(3), Some(7), None])] {
+        for (is_first, expected) in
+            [(true, vec![Some(1), Some(7), None]), (false, vec![Some(3), Some(7), None])]
+        {
             let mut groups = ArrivalGroups::new(is_first, true, DataType::Int64);
             groups.update_batch(&[int(vec![None, Some(1), Some(2), None])], &[0, 0, 0, 2], None, 3).unwrap();
             groups.update_batch(&[int(vec![Some(3), Some(7), None])], &[0, 1, 0], None, 3).unwrap();

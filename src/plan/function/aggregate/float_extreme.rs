@@ -275,8 +275,12 @@ mod tests {
         let mut results = Vec::new();
         for is_max in [false, true] {
             let data_type = DataType::Float64;
-            let mut grouped =
-                FloatGroups { is_max, ranks: Vec::new(), seen: NullState::new(), data_type: data_type.clone() };
+            let mut grouped = FloatGroups {
+                is_max,
+                ranks: Vec::new(),
+                seen: NullState::new(),
+                data_type: data_type.clone(),
+            };
             grouped.update_batch(&[Arc::clone(&array)], &groups, None, 1).unwrap();
             let grouped = grouped.evaluate(EmitTo::All).unwrap().as_primitive::<Float64Type>().value(0);
             let mut single = FloatAccumulator { is_max, best: None, data_type };

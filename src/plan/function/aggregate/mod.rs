@@ -28,10 +28,8 @@ use retyped::Retyped;
 /// Our aggregates and the further names of DataFusion's, by lower-case name.
 pub(super) fn all() -> Vec<(&'static str, Arc<AggregateUDF>)> {
     let avg = Arc::new(AggregateUDF::from(ExactUdaf::avg()));
-    let text = Arc::new(AggregateUDF::from(Retyped::new(
-        default::string_agg::string_agg_udaf(),
-        DataType::Utf8,
-    )));
+    let text =
+        Arc::new(AggregateUDF::from(Retyped::new(default::string_agg::string_agg_udaf(), DataType::Utf8)));
     let approx_distinct = Arc::new(AggregateUDF::from(Retyped::new(
         default::approx_distinct::approx_distinct_udaf(),
         DataType::Int64,

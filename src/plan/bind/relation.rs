@@ -1,0 +1,189 @@
+//! What may stand in FROM beyond tables and subqueries: window functions, files, query blocks with
+//! clauses; and what may not.
+
+use std::sync::Arc;
+
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::{Result as DfResult, TableReference};
+use datafusion_expr::planner::{PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning};
+use datafusion_expr::{LogicalPlan, LogicalPlanBuilder};
+use sqlparser::ast::{Expr, FunctionArguments, ObjectName, Spanned, TableFactor};
+
+use super::provider::StreamTable;
+use super::{Session, table};
+use crate::error::{Error, Span, code};
+use crate::plan::diagnose::{carry, from_datafusion, from_sql_span};
+use crate::plan::window::{WindowFunction, WindowNode, bind_window};
+use crate::sql::{BlockClauses, Emit, block_of_alias};
+
+/// Asked first for everything in FROM.
+#[derive(Debug)]
+pub(super) struct StreamRelations {
+    session: Arc<Session>,
+    blocks: Vec<BlockClauses>,
+}
+
+impl StreamRelations {
+    pub(super) fn new(session: &Arc<Session>, blocks: &[BlockClauses]) -> Self {
+        Self { session: Arc::clone(session), blocks: blocks.to_vec() }
+    }
+}
+
+impl RelationPlanner for StreamRelations {
+    fn plan_relation(
+        &self,
+        relation: TableFactor,
+        context: &mut dyn RelationPlannerContext,
+    ) -> DfResult<RelationPlanning> {
+        let span = from_sql_span(relation.span());
+        match relation {
+            TableFactor::Table { name, alias, args: Some(args), .. } => {
+                let plan = self.call(&name, args.args, span, context)?;
+                planned(plan, alias)
+            }
+            TableFactor::Function { name, args, alias, .. } => {
+                let plan = self.call(&name, args, span, context)?;
+                planned(plan, alias)
+            }
+            TableFactor::TableFunction { expr, alias } => match expr {
+                Expr::Function(function) => {
+                    let args = match function.args {
+                        FunctionArguments::List(list) => list.args,
+                        FunctionArguments::None | FunctionArguments::Subquery(_) => Vec::new(),
+                    };
+                    let span = from_sql_span(function.name.span()).or(span);
+                    let plan = self.call(&function.name, args, span, context)?;
+                    planned(plan, alias)
+                }
+                other => Err(carry(
+                    Error::plan(code::INVALID_QUERY, format!("TABLE({other}) calls no table function"))
+                        .at(from_sql_span(other.span()).or(span)),
+                )),
+            },
+            TableFactor::Derived { lateral: true, .. } => Err(unsupported("LATERAL", span)),
+            TableFactor::Derived { ref subquery, ref alias, .. } => {
+                let block = alias.as_ref().and_then(|alias| block_of_alias(&alias.name.value));
+                let Some(block) = block.and_then(|index| self.blocks.get(index)) else {
+                    return Ok(RelationPlanning::Original(Box::new(relation)));
+                };
+                check_clauses(block).map_err(carry)?;
+                let inner = TableFactor::Derived {
+                    lateral: false,
+                    subquery: subquery.clone(),
+                    alias: None,
+                    sample: None,
+                };
+                let plan = context.plan(inner)?;
+                check_window(&plan, block).map_err(carry)?;
+                planned(plan, alias.clone())
+            }
+            TableFactor::Table { version: Some(_), .. } => Err(unsupported("FOR SYSTEM_TIME AS OF", span)),
+            TableFactor::Table { sample: Some(_), .. } => Err(unsupported("TABLESAMPLE", span)),
+            TableFactor::Table { with_ordinality: true, .. } => Err(unsupported("WITH ORDINALITY", span)),
+            TableFactor::Table { ref name, ref alias, .. } => match file_name(name) {
+                Some(path) => {
+                    let plan = self.file(&path).map_err(|error| carry(error.at(span)))?;
+                    planned(plan, alias.clone())
+                }
+                None => Ok(RelationPlanning::Original(Box::new(relation))),
+            },
+            TableFactor::MatchRecognize { .. } => Err(unsupported("MATCH_RECOGNIZE", span)),
+            TableFactor::UNNEST { .. } => Err(unsupported("UNNEST", span)),
+            TableFactor::Pivot { .. } => Err(unsupported("PIVOT", span)),
+            TableFactor::Unpivot { .. } => Err(unsupported("UNPIVOT", span)),
+            TableFactor::NestedJoin { .. } => Ok(RelationPlanning::Original(Box::new(relation))),
+            other => Err(unsupported(&other.to_string(), span)),
+        }
+    }
+}
+
+fn planned(plan: LogicalPlan, alias: Option<sqlparser::ast::TableAlias>) -> DfResult<RelationPlanning> {
+    Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, alias))))
+}
+
+fn unsupported(what: &str, span: Option<Span>) -> datafusion_common::DataFusionError {
+    carry(Error::plan(code::NOT_SUPPORTED, format!("{what} can't run yet")).at(span))
+}
+
+impl StreamRelations {
+    fn call(
+        &self,
+        name: &ObjectName,
+        args: Vec<sqlparser::ast::FunctionArg>,
+        span: Option<Span>,
+        context: &mut dyn RelationPlannerContext,
+    ) -> DfResult<LogicalPlan> {
+        let span = from_sql_span(name.span()).or(span);
+        let Some(function) = WindowFunction::of_name(name) else {
+            let error = Error::plan(code::UNKNOWN_NAME, format!("no table function \"{name}\"")).at(span);
+            return Err(carry(error.hint("Use TUMBLE, HOP, CUMULATE or SESSION.")));
+        };
+        bind_window(function, args, span, self.session.next_window(), context).map_err(carry)
+    }
+
+    /// A table that exists only in this query, its columns read from the file.
+    fn file(&self, path: &str) -> Result<LogicalPlan, Error> {
+        let table = table::of_file(&self.session, path)?;
+        let source = Arc::new(StreamTable::new(Arc::new(table)));
+        LogicalPlanBuilder::scan(TableReference::bare(path), source, None)
+            .and_then(LogicalPlanBuilder::build)
+            .map_err(from_datafusion)
+    }
+}
+
+/// The path in `FROM 'x.parquet'`.
+fn file_name(name: &ObjectName) -> Option<String> {
+    match name.0.as_slice() {
+        [sqlparser::ast::ObjectNamePart::Identifier(ident)] if ident.quote_style == Some('\'') => {
+            Some(ident.value.clone())
+        }
+        _ => None,
+    }
+}
+
+/// Clauses that can't run yet say so; none is ignored.
+fn check_clauses(block: &BlockClauses) -> Result<(), Error> {
+    let refuse = |what: &str, span: Span| {
+        Err(Error::plan(code::NOT_SUPPORTED, format!("{what} can't run yet"))
+            .at(span)
+            .hint("Leave the clause out: windows give their final results when they close."))
+    };
+    if let Some((_, span)) = &block.allow_lateness {
+        return refuse("ALLOW LATENESS", *span);
+    }
+    if let Some((_, span)) = &block.late_rows_into {
+        return refuse("LATE ROWS INTO", *span);
+    }
+    match &block.emit {
+        None | Some((Emit::OnWindowClose, _)) => Ok(()),
+        Some((Emit::Changes(_), span)) => refuse("EMIT CHANGES", *span),
+        Some((Emit::Complete(_), span)) => refuse("EMIT COMPLETE", *span),
+        Some((Emit::Early(_), span)) => refuse("EMIT EARLY", *span),
+    }
+}
+
+/// `EMIT ON WINDOW CLOSE` needs a window that closes.
+fn check_window(plan: &LogicalPlan, block: &BlockClauses) -> Result<(), Error> {
+    let Some((_, span)) = &block.emit else { return Ok(()) };
+    let mut aggregates_windows = false;
+    let mut above_aggregate = false;
+    let _ = plan.apply(|node| {
+        match node {
+            LogicalPlan::Aggregate(_) | LogicalPlan::Distinct(_) => above_aggregate = true,
+            LogicalPlan::Extension(extension) if extension.node.as_any().is::<WindowNode>() => {
+                aggregates_windows |= above_aggregate;
+            }
+            _ => {}
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    if aggregates_windows {
+        return Ok(());
+    }
+    Err(Error::plan(
+        code::INVALID_QUERY,
+        "EMIT has no effect here: the query block aggregates over no window",
+    )
+    .at(*span)
+    .hint("Leave EMIT out, or group by window_start and window_end of a window function."))
+}

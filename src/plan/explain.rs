@@ -1,0 +1,271 @@
+//! A plan as text: one operator a line, under it the columns and what the stream promises.
+
+use std::fmt::{self, Write};
+
+use arrow::datatypes::{Field, Schema};
+use datafusion_physical_expr::expressions::Column;
+use datafusion_physical_expr::utils::collect_columns;
+
+use super::window_text::{duration, window};
+use super::{
+    AggregateCall, AggregatePhase, CalcNode, Distribution, ExprRef, NodeId, Operation, PlanNode, SinkTarget,
+    SortKey, SourceNode, StreamPlan, WindowAggregateNode, WindowSource, sql_type_name,
+};
+
+impl StreamPlan {
+    /// The plan as a tree, sinks first: each operator with its columns, event time, and whether its
+    /// rows end, change, or have a key.
+    ///
+    /// ```
+    /// use tidegate::catalog::Catalog;
+    /// use tidegate::plan::Planner;
+    ///
+    /// let plan = Planner::default().plan("VALUES (1)", &Catalog::new())?;
+    /// assert_eq!(
+    ///     plan.explain(),
+    ///     "Sink: result\n\
+    ///      | column1 BIGINT; bounded, append\n\
+    ///      \x20 Values: 1 row\n\
+    ///      \x20 | column1 BIGINT; bounded, append\n"
+    /// );
+    /// # Ok::<(), tidegate::Error>(())
+    /// ```
+    pub fn explain(&self) -> String {
+        let mut out = String::new();
+        super::on_large_stack(|| {
+            for sink in &self.sinks {
+                self.explain_node(*sink, 0, &mut out);
+            }
+        });
+        for warning in &self.warnings {
+            let _ = writeln!(out, "warning: {warning}");
+        }
+        out
+    }
+
+    fn explain_node(&self, id: NodeId, depth: usize, out: &mut String) {
+        let node = &self.nodes[id];
+        let indent = "  ".repeat(depth);
+        let input = node.inputs.first().map(|input| self.nodes[*input].schema.as_ref());
+        let details = details(node, input);
+        let separator = if details.is_empty() { "" } else { ": " };
+        let _ = writeln!(out, "{indent}{}{separator}{details}", node.operation.name());
+        let _ = writeln!(out, "{indent}| {}; {}", columns(&node.schema), promises(node));
+        for input in &node.inputs {
+            self.explain_node(*input, depth + 1, out);
+        }
+    }
+}
+
+impl Operation {
+    /// What EXPLAIN calls it.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Source(_) => "Source",
+            Self::Values(_) => "Values",
+            Self::Calc(_) => "Calc",
+            Self::WindowRows(_) => "WindowRows",
+            Self::WindowAggregate(_) => "WindowAggregate",
+            Self::Union => "Union",
+            Self::Exchange(_) => "Exchange",
+            Self::TemporalSort(_) => "TemporalSort",
+            Self::Limit(_) => "Limit",
+            Self::Sort(_) => "Sort",
+            Self::Sink(_) => "Sink",
+        }
+    }
+}
+
+/// What the operator does, without its name. `input`: the schema that it reads.
+pub(super) fn details(node: &PlanNode, input: Option<&Schema>) -> String {
+    match &node.operation {
+        Operation::Source(source) => source_details(source),
+        Operation::Values(rows) => match rows.num_rows() {
+            1 => "1 row".to_owned(),
+            rows => format!("{rows} rows"),
+        },
+        Operation::Calc(calc) => calc_details(calc, node),
+        Operation::WindowRows(rows) => window(&rows.window, column_name(input, rows.time)),
+        Operation::WindowAggregate(aggregate) => aggregate_details(aggregate, input),
+        Operation::Union => String::new(),
+        Operation::Exchange(Distribution::Single) => "single".to_owned(),
+        Operation::Exchange(Distribution::Hash(keys)) => {
+            let names: Vec<_> = keys.iter().map(|key| column_name(input, *key)).collect();
+            format!("hash({})", names.join(", "))
+        }
+        Operation::TemporalSort(sort) => {
+            let keys = sort.rest.iter().map(sort_key);
+            let all: Vec<_> = [column_name(input, sort.time).to_owned()].into_iter().chain(keys).collect();
+            all.join(", ")
+        }
+        Operation::Limit(limit) => {
+            let fetch = limit.fetch.map_or_else(|| "all".to_owned(), |fetch| fetch.to_string());
+            if limit.skip == 0 { fetch } else { format!("{fetch} after {}", limit.skip) }
+        }
+        Operation::Sort(sort) => {
+            let keys: Vec<_> = sort.keys.iter().map(sort_key).collect();
+            let fetch = sort.fetch.map(|fetch| format!("; first {fetch}")).unwrap_or_default();
+            format!("{}{fetch}", keys.join(", "))
+        }
+        Operation::Sink(sink) => match &sink.target {
+            SinkTarget::Result => "result".to_owned(),
+            SinkTarget::Table(table) => format!("{} ({})", table.name, table.connector),
+        },
+    }
+}
+
+fn source_details(source: &SourceNode) -> String {
+    let table = &source.table;
+    let mut text = format!("{} ({})", table.name, table.connector);
+    let read: Vec<_> = source.read_schema.fields().iter().map(|field| field.name().as_str()).collect();
+    let _ = write!(text, "; read [{}]", read.join(", "));
+    if let Some(watermark) = &source.watermark {
+        let _ = write!(text, "; watermark {} = {}", watermark.column, expression(&watermark.watermark));
+        if let Some(idle) = watermark.idle_after_us {
+            let advance = if watermark.then_advance { " then advance" } else { "" };
+            let _ = write!(text, "; idle after {}{advance}", duration(idle));
+        }
+        if let Some(ahead) = watermark.max_ahead_us {
+            let _ = write!(text, "; max ahead {}", duration(ahead));
+        }
+        if watermark.periodic {
+            text.push_str("; on-periodic");
+        }
+    }
+    text
+}
+
+fn calc_details(calc: &CalcNode, node: &PlanNode) -> String {
+    let mut parts = Vec::new();
+    if let Some(filter) = &calc.filter {
+        parts.push(format!("filter {}", expression(filter)));
+    }
+    let computed: Vec<String> = calc
+        .project
+        .iter()
+        .zip(node.schema.fields())
+        .filter_map(|(expr, field)| {
+            let text = expression(expr);
+            let same = expr.downcast_ref::<Column>().is_some_and(|column| column.name() == field.name());
+            (!same).then(|| format!("{} = {text}", field.name()))
+        })
+        .collect();
+    if computed.is_empty() {
+        if calc.filter.is_none() {
+            parts.push("choose columns".to_owned());
+        }
+    } else {
+        parts.push(format!("project {}", computed.join(", ")));
+    }
+    parts.join("; ")
+}
+
+fn aggregate_details(aggregate: &WindowAggregateNode, input: Option<&Schema>) -> String {
+    let mut parts = vec![match &aggregate.window {
+        WindowSource::Assign { time, window: spec } => window(spec, column_name(input, *time)),
+        WindowSource::Attached { start, end, .. } => {
+            format!("window [{}, {})", column_name(input, *start), column_name(input, *end))
+        }
+    }];
+    let keys: Vec<String> = aggregate.keys.iter().map(expression).collect();
+    if !keys.is_empty() {
+        parts.push(format!("keys [{}]", keys.join(", ")));
+    }
+    if let Some(sets) = &aggregate.grouping_sets {
+        let set = |mask: &Vec<bool>| {
+            let members: Vec<_> = mask
+                .iter()
+                .zip(&keys)
+                .filter(|(is_null, _)| !**is_null)
+                .map(|(_, key)| key.as_str())
+                .collect();
+            format!("({})", members.join(", "))
+        };
+        parts.push(format!("sets {}", sets.iter().map(set).collect::<Vec<_>>().join(" ")));
+    }
+    let calls: Vec<String> = aggregate.aggregates.iter().map(call).collect();
+    if !calls.is_empty() {
+        parts.push(format!("compute [{}]", calls.join(", ")));
+    }
+    match aggregate.phase {
+        AggregatePhase::Single => {}
+        AggregatePhase::Local => parts.push("local".to_owned()),
+        AggregatePhase::Final => parts.push("final".to_owned()),
+    }
+    parts.join("; ")
+}
+
+fn call(call: &AggregateCall) -> String {
+    let text = call.function.human_display().unwrap_or_else(|| call.function.name()).to_owned();
+    if call.order_sensitive { format!("{text} in order") } else { text }
+}
+
+fn sort_key(key: &SortKey) -> String {
+    let direction = if key.descending { " DESC" } else { "" };
+    let nulls = match (key.descending, key.nulls_first) {
+        (false, true) => " NULLS FIRST",
+        (true, false) => " NULLS LAST",
+        _ => "",
+    };
+    format!("{}{direction}{nulls}", expression(&key.expr))
+}
+
+/// Shows an expression as SQL: `v > 3`, not `v@1 > 3`.
+struct Sql<'a>(&'a ExprRef);
+
+impl fmt::Display for Sql<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt_sql(f)
+    }
+}
+
+/// Longer expressions are cut: a plan is for people to read.
+const LONGEST_EXPRESSION_CHARS: usize = 200;
+
+/// An expression as SQL, cut where it is very long.
+pub(super) fn expression(expr: &ExprRef) -> String {
+    let text = Sql(expr).to_string();
+    if text.chars().count() <= LONGEST_EXPRESSION_CHARS {
+        return text;
+    }
+    let columns = collect_columns(expr).len();
+    let start: String = text.chars().take(LONGEST_EXPRESSION_CHARS).collect();
+    format!("{start}… (over {columns} columns)")
+}
+
+fn column_name(schema: Option<&Schema>, index: usize) -> &str {
+    schema.and_then(|schema| schema.fields().get(index)).map_or("?", |field| field.name())
+}
+
+fn columns(schema: &Schema) -> String {
+    let column = |field: &Field| {
+        let not_null = if field.is_nullable() { "" } else { " NOT NULL" };
+        format!("{} {}{not_null}", field.name(), sql_type_name(field.data_type()))
+    };
+    if schema.fields().is_empty() {
+        return "no columns".to_owned();
+    }
+    schema.fields().iter().map(|field| column(field)).collect::<Vec<_>>().join(", ")
+}
+
+fn promises(node: &PlanNode) -> String {
+    let properties = &node.properties;
+    let names = |indexes: &[usize]| {
+        let names: Vec<_> = indexes.iter().map(|index| node.schema.field(*index).name().as_str()).collect();
+        names.join(", ")
+    };
+    let mut parts = vec![
+        if properties.bounded { "bounded" } else { "unbounded" }.to_owned(),
+        if properties.updating { "changelog" } else { "append" }.to_owned(),
+    ];
+    if properties.watermark {
+        parts.push("watermark".to_owned());
+    }
+    if !properties.time_attributes.is_empty() {
+        parts.push(format!("time [{}]", names(&properties.time_attributes)));
+    }
+    if let Some(key) = properties.key.as_deref().filter(|key| !key.is_empty()) {
+        parts.push(format!("key [{}]", names(key)));
+    }
+    parts.join(", ")
+}

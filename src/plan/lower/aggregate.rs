@@ -1,0 +1,495 @@
+//! Aggregations: over windows, over all of a bounded input, or not at all.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema};
+use datafusion_common::DFSchema;
+use datafusion_expr::{Aggregate, Expr, GroupingSet};
+use datafusion_physical_expr::expressions::{case, lit};
+
+use super::expression::plain_column;
+use super::{Above, Lowered, Lowering, Part, Pending, Role, Slot, Stream, Window};
+use crate::error::{Error, code};
+use crate::plan::diagnose::from_datafusion;
+use crate::plan::{
+    AggregateCall, AggregatePhase, Distribution, EmitMode, ExprRef, NodeId, Operation, WindowAggregateNode,
+    WindowKind, WindowSource, WindowSpec,
+};
+use crate::stream::TimeUnit;
+
+/// The GROUP BY of an aggregation, taken apart.
+struct Grouping {
+    /// The expressions, each once, in the order of the output's columns.
+    exprs: Vec<Expr>,
+    /// For each grouping set, which expressions are in it. `None`: the plain grouping.
+    sets: Option<Vec<Vec<bool>>>,
+}
+
+/// The windows that an aggregation groups by.
+struct Grouped {
+    window: Window,
+    /// For each expression of the grouping, the part of the window it names.
+    parts: Vec<Option<Part>>,
+}
+
+impl Lowering<'_> {
+    pub(super) fn aggregate(&mut self, aggregate: &Aggregate, above: Above) -> Result<Lowered, Error> {
+        let grouping = Grouping::of(&aggregate.group_expr);
+        let order = above.order
+            || aggregate.aggr_expr.iter().any(|expr| {
+                let dependence = dependence(expr, aggregate.input.schema());
+                dependence.order_sensitive || dependence.inexact
+            });
+        let input = self.lower(&aggregate.input, Above { order })?;
+        match self.grouped_window(&grouping, aggregate.input.schema(), &input)? {
+            Some(grouped) => self.windowed(aggregate, &grouping, &grouped, input, above),
+            None => self.unwindowed(aggregate, &grouping, input),
+        }
+    }
+
+    /// The window that the grouping names: a pending one, else the innermost whose bounds are there.
+    fn grouped_window(
+        &self,
+        grouping: &Grouping,
+        schema: &DFSchema,
+        input: &Lowered,
+    ) -> Result<Option<Grouped>, Error> {
+        let bounds: Vec<Option<(Part, Window)>> = grouping
+            .exprs
+            .iter()
+            .map(|expr| match self.role(input, plain_column(expr, schema)?) {
+                Role::Bound(part, window) => Some((part, window)),
+                _ => None,
+            })
+            .collect();
+        let pending = input.pending.as_ref().map(|pending| pending.window);
+        let last = || bounds.iter().flatten().map(|(_, window)| *window).max_by_key(|window| window.id);
+        let named = |window: &Window| bounds.iter().flatten().any(|(_, other)| other.id == window.id);
+        let Some(window) = pending.filter(named).or_else(last) else { return Ok(None) };
+        let part_of = |bound: Option<(Part, Window)>| {
+            bound.filter(|(_, other)| other.id == window.id).map(|(part, _)| part)
+        };
+        let parts: Vec<Option<Part>> = bounds.into_iter().map(part_of).collect();
+        check_parts(&parts, window)?;
+        check_sets(grouping, &parts)?;
+        Ok(Some(Grouped { window, parts }))
+    }
+
+    fn windowed(
+        &mut self,
+        aggregate: &Aggregate,
+        grouping: &Grouping,
+        grouped: &Grouped,
+        mut input: Lowered,
+        above: Above,
+    ) -> Result<Lowered, Error> {
+        let schema = aggregate.input.schema();
+        let keys: Vec<usize> =
+            (0..grouping.exprs.len()).filter(|index| grouped.parts[*index].is_none()).collect();
+        let is_pending = input.pending.as_ref().is_some_and(|pending| pending.window.id == grouped.window.id);
+        if is_pending {
+            let read = keys.iter().map(|key| &grouping.exprs[*key]).chain(&aggregate.aggr_expr);
+            input = self.materialize_for(read, schema, input)?;
+        } else {
+            input = self.materialize(input);
+        }
+        let key_columns = self.key_columns(&keys, grouping, schema, &mut input)?;
+        let (source, data_type) = match input.pending.take() {
+            Some(Pending { window, time, data_type }) => {
+                (WindowSource::Assign { time, window: window.spec }, data_type)
+            }
+            None => self.attached(input.node, grouped.window)?,
+        };
+        let sets = grouping.masks(&keys);
+        input.node = self.exchange(input.node, &key_columns, sets.as_deref(), above.order);
+        let mut fields: Vec<Field> =
+            Part::ALL.iter().map(|part| Field::new(part.name(), data_type.clone(), false)).collect();
+        let mut roles: Vec<Role> = Part::ALL.iter().map(|part| Role::Bound(*part, grouped.window)).collect();
+        let mut slots = vec![Slot::Column(0); grouping.exprs.len()];
+        for (index, part) in grouped.parts.iter().enumerate() {
+            if let Some(part) = part {
+                slots[index] = Slot::Column(*part as usize);
+            }
+        }
+        let node = self.group(
+            aggregate,
+            grouping,
+            &keys,
+            &key_columns,
+            source,
+            sets,
+            input,
+            Output { fields: &mut fields, roles: &mut roles, slots: &mut slots },
+        )?;
+        Ok(Lowered { node, slots, pending: None })
+    }
+
+    fn unwindowed(
+        &mut self,
+        aggregate: &Aggregate,
+        grouping: &Grouping,
+        input: Lowered,
+    ) -> Result<Lowered, Error> {
+        let bounded = self.plan.nodes[input.node].properties.bounded;
+        if !bounded {
+            return Err(unbounded(input.pending.is_some()).at(self.places.aggregate));
+        }
+        let mut input = self.materialize(input);
+        let keys: Vec<usize> = (0..grouping.exprs.len()).collect();
+        let key_columns = self.key_columns(&keys, grouping, aggregate.input.schema(), &mut input)?;
+        let sets = grouping.masks(&keys);
+        input.node = self.exchange(input.node, &key_columns, sets.as_deref(), false);
+        let spec =
+            WindowSpec { kind: WindowKind::Global, offset_us: 0, zone: None, unit: TimeUnit::Millisecond };
+        let source = WindowSource::Assign { time: 0, window: spec };
+        let (mut fields, mut roles) = (Vec::new(), Vec::new());
+        let mut slots = vec![Slot::Column(0); grouping.exprs.len()];
+        let node = self.group(
+            aggregate,
+            grouping,
+            &keys,
+            &key_columns,
+            source,
+            sets,
+            input,
+            Output { fields: &mut fields, roles: &mut roles, slots: &mut slots },
+        )?;
+        Ok(Lowered { node, slots, pending: None })
+    }
+
+    /// The columns of the keys; expressions are computed below the aggregation.
+    fn key_columns(
+        &mut self,
+        keys: &[usize],
+        grouping: &Grouping,
+        schema: &DFSchema,
+        input: &mut Lowered,
+    ) -> Result<Vec<usize>, Error> {
+        let mut columns = Vec::with_capacity(keys.len());
+        let mut added: Vec<(ExprRef, Field)> = Vec::new();
+        let width = self.schema(input.node).fields().len();
+        for key in keys {
+            let expr = &grouping.exprs[*key];
+            match plain_column(expr, schema).map(|column| input.slots[column]) {
+                Some(Slot::Column(index)) => columns.push(index),
+                Some(Slot::Pending(_)) => {
+                    return Err(Error::internal("the planner", "a window column is no key"));
+                }
+                None => {
+                    let physical = self.physical(expr, schema, input)?;
+                    let node_schema = self.schema(input.node);
+                    let data_type = physical.data_type(node_schema).map_err(from_datafusion)?;
+                    let nullable = physical.nullable(node_schema).map_err(from_datafusion)?;
+                    columns.push(width + added.len());
+                    added.push((physical, Field::new(expr.schema_name().to_string(), data_type, nullable)));
+                }
+            }
+        }
+        if added.is_empty() {
+            return Ok(columns);
+        }
+        let mut project: Vec<ExprRef> = (0..width).map(|index| self.column(input.node, index)).collect();
+        let mut fields: Vec<Arc<Field>> = self.schema(input.node).fields().to_vec();
+        let mut roles = self.roles[input.node].clone();
+        for (expr, field) in added {
+            project.push(expr);
+            fields.push(Arc::new(field));
+            roles.push(Role::Plain);
+        }
+        let moved: Vec<Option<usize>> = (0..width).map(Some).collect();
+        input.node = self.add_projection(input.node, project, Arc::new(Schema::new(fields)), roles, &moved);
+        Ok(columns)
+    }
+
+    /// The bounds that rows carry with them.
+    fn attached(&self, node: NodeId, window: Window) -> Result<(WindowSource, DataType), Error> {
+        let find = |wanted: Part| {
+            self.roles[node].iter().position(
+                |role| matches!(role, Role::Bound(part, other) if *part == wanted && other.id == window.id),
+            )
+        };
+        match (find(Part::Start), find(Part::End)) {
+            (Some(start), Some(end)) => {
+                let data_type = self.schema(node).field(start).data_type().clone();
+                Ok((
+                    WindowSource::Attached { start, end, unit: window.spec.unit, zone: window.spec.zone },
+                    data_type,
+                ))
+            }
+            (start, _) => {
+                let missing = if start.is_some() { Part::End } else { Part::Start };
+                let message =
+                    format!("the inner query leaves out {}, which the outer one needs", missing.name());
+                Err(Error::plan(code::WINDOW_GROUPING, message)
+                    .at(self.places.aggregate)
+                    .hint("Select window_start and window_end in the inner query and group by both."))
+            }
+        }
+    }
+
+    /// Brings rows of one group together. `single`: in the order in which they come.
+    fn exchange(&mut self, node: NodeId, keys: &[usize], sets: Option<&[Vec<bool>]>, single: bool) -> NodeId {
+        let in_all_sets = |position: usize| sets.is_none_or(|sets| sets.iter().all(|set| !set[position]));
+        let hash: Vec<usize> = keys
+            .iter()
+            .enumerate()
+            .filter(|(position, _)| in_all_sets(*position))
+            .map(|(_, key)| *key)
+            .collect();
+        let distribution =
+            if single || hash.is_empty() { Distribution::Single } else { Distribution::Hash(hash) };
+        self.add_exchange(node, distribution)
+    }
+
+    pub(super) fn add_exchange(&mut self, node: NodeId, distribution: Distribution) -> NodeId {
+        let schema = Arc::clone(self.schema(node));
+        let roles = self.roles[node].clone();
+        let stream = self.stream(node);
+        self.push(Operation::Exchange(distribution), vec![node], schema, roles, stream)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the parts of one node, used once each")]
+    fn group(
+        &mut self,
+        aggregate: &Aggregate,
+        grouping: &Grouping,
+        keys: &[usize],
+        key_columns: &[usize],
+        window: WindowSource,
+        sets: Option<Vec<Vec<bool>>>,
+        input: Lowered,
+        output: Output<'_>,
+    ) -> Result<NodeId, Error> {
+        let Output { fields, roles, slots } = output;
+        let bounds = fields.len();
+        for (key, column) in keys.iter().zip(key_columns) {
+            slots[*key] = Slot::Column(fields.len());
+            let given = self.schema(input.node).field(*column);
+            let nullable = given.is_nullable() || sets.is_some();
+            fields.push(Field::new(given.name(), given.data_type().clone(), nullable));
+            roles.push(match &self.roles[input.node][*column] {
+                Role::Time(_) | Role::Bound(Part::Time, _) => {
+                    Role::Lost(format!("\"{}\" is grouped by", given.name()))
+                }
+                Role::Bound(..) => Role::Plain,
+                other => other.clone(),
+            });
+        }
+        let first_call = grouping.exprs.len() + usize::from(sets.is_some());
+        if sets.is_some() {
+            slots.push(Slot::Column(fields.len()));
+            fields.push(aggregate.schema.field(grouping.exprs.len()).as_ref().clone());
+            roles.push(Role::Plain);
+        }
+        let mut aggregates = Vec::new();
+        for (position, expr) in aggregate.aggr_expr.iter().enumerate() {
+            let lowered = self.physical_aggregate(expr, aggregate.input.schema(), &input)?;
+            let Dependence { order_sensitive, inexact } = dependence(expr, aggregate.input.schema());
+            let field = aggregate.schema.field(first_call + position);
+            slots.push(Slot::Column(fields.len()));
+            fields.push(Field::new(field.name(), field.data_type().clone(), field.is_nullable()));
+            roles.push(Role::Plain);
+            aggregates.push(AggregateCall {
+                function: lowered.aggregate,
+                filter: lowered.filter,
+                order_sensitive,
+                inexact,
+            });
+        }
+        let given = self.stream(input.node);
+        let identified =
+            sets.is_none().then(|| (0..bounds.min(2)).chain(bounds..bounds + keys.len()).collect());
+        let stream =
+            Stream { bounded: given.bounded, watermark: given.watermark && bounds > 0, key: identified };
+        let id_column = sets.is_some().then(|| bounds + keys.len());
+        let ids = sets.as_ref().and_then(|_| grouping.other_ids(keys));
+        let node = WindowAggregateNode {
+            window,
+            keys: key_columns.iter().map(|column| self.column(input.node, *column)).collect(),
+            grouping_sets: sets,
+            aggregates,
+            allowed_lateness_us: 0,
+            emit: EmitMode::OnWindowClose,
+            phase: AggregatePhase::Single,
+        };
+        let schema = Arc::new(Schema::new(std::mem::take(fields)));
+        let node = self.push(
+            Operation::WindowAggregate(Box::new(node)),
+            vec![input.node],
+            schema,
+            std::mem::take(roles),
+            stream,
+        );
+        match (ids, id_column) {
+            (Some(ids), Some(column)) => self.renumber(node, column, &ids),
+            _ => Ok(node),
+        }
+    }
+
+    /// Replaces the ids of grouping sets by those that `GROUPING` was resolved to.
+    fn renumber(&mut self, node: NodeId, column: usize, ids: &HashMap<u64, u64>) -> Result<NodeId, Error> {
+        let schema = Arc::clone(self.schema(node));
+        let data_type = schema.field(column).data_type();
+        let literal = |id: u64| -> Result<ExprRef, Error> {
+            let value = datafusion_common::ScalarValue::UInt64(Some(id));
+            Ok(lit(value.cast_to(data_type).map_err(from_datafusion)?))
+        };
+        let mut cases = Vec::new();
+        let mut sorted: Vec<_> = ids.iter().collect();
+        sorted.sort_unstable();
+        for (ours, theirs) in sorted {
+            cases.push((literal(*ours)?, literal(*theirs)?));
+        }
+        let renumbered =
+            case(Some(self.column(node, column)), cases, Some(literal(0)?)).map_err(from_datafusion)?;
+        let width = schema.fields().len();
+        let mut project: Vec<ExprRef> = (0..width).map(|index| self.column(node, index)).collect();
+        project[column] = renumbered;
+        let roles = self.roles[node].clone();
+        let moved: Vec<Option<usize>> = (0..width).map(Some).collect();
+        Ok(self.add_projection(node, project, schema, roles, &moved))
+    }
+}
+
+/// What a grouping adds its columns to.
+struct Output<'a> {
+    fields: &'a mut Vec<Field>,
+    roles: &'a mut Vec<Role>,
+    slots: &'a mut Vec<Slot>,
+}
+
+impl Grouping {
+    fn of(group: &[Expr]) -> Self {
+        let [Expr::GroupingSet(set)] = group else {
+            return Self { exprs: group.to_vec(), sets: None };
+        };
+        let exprs: Vec<Expr> = set.distinct_expr().into_iter().cloned().collect();
+        let sets: Vec<Vec<&Expr>> = match set {
+            GroupingSet::GroupingSets(sets) => sets.iter().map(|set| set.iter().collect()).collect(),
+            GroupingSet::Rollup(exprs) => {
+                (0..=exprs.len()).rev().map(|length| exprs[..length].iter().collect()).collect()
+            }
+            GroupingSet::Cube(exprs) => (0..1_usize << exprs.len())
+                .rev()
+                .map(|mask| {
+                    let chosen = |index: &usize| mask >> (exprs.len() - 1 - index) & 1 == 1;
+                    (0..exprs.len()).filter(chosen).map(|index| &exprs[index]).collect()
+                })
+                .collect(),
+        };
+        let members = sets.iter().map(|set| exprs.iter().map(|expr| set.contains(&expr)).collect()).collect();
+        Self { exprs, sets: Some(members) }
+    }
+
+    /// For each set, which of `keys` are NULL in it.
+    fn masks(&self, keys: &[usize]) -> Option<Vec<Vec<bool>>> {
+        let sets = self.sets.as_ref()?;
+        Some(sets.iter().map(|set| keys.iter().map(|key| !set[*key]).collect()).collect())
+    }
+
+    /// The ids over all expressions by the ids over `keys` alone, where they differ: the window's
+    /// columns count as expressions of a grouping, but are no keys.
+    fn other_ids(&self, keys: &[usize]) -> Option<HashMap<u64, u64>> {
+        let id = |set: &[bool], members: &[usize]| {
+            members.iter().fold(0_u64, |id, member| id << 1 | u64::from(!set[*member]))
+        };
+        let all: Vec<usize> = (0..self.exprs.len()).collect();
+        let ids: HashMap<u64, u64> =
+            self.sets.as_ref()?.iter().map(|set| (id(set, keys), id(set, &all))).collect();
+        ids.iter().any(|(ours, theirs)| ours != theirs).then_some(ids)
+    }
+}
+
+/// The grouping must name one window.
+fn check_parts(parts: &[Option<Part>], window: Window) -> Result<(), Error> {
+    let has = |part: Part| parts.contains(&Some(part));
+    let overlapping = matches!(window.spec.kind, WindowKind::Cumulate { .. } | WindowKind::Session { .. });
+    if !overlapping || (has(Part::Start) && has(Part::End)) {
+        return Ok(());
+    }
+    let missing = if has(Part::Start) { Part::End } else { Part::Start };
+    let message = format!("GROUP BY lacks {}: windows of this kind share their bounds", missing.name());
+    Err(Error::plan(code::WINDOW_GROUPING, message).hint("Group by window_start and window_end."))
+}
+
+/// Every grouping set must be one of the window.
+fn check_sets(grouping: &Grouping, parts: &[Option<Part>]) -> Result<(), Error> {
+    let whole = |set: &Vec<bool>| set.iter().zip(parts).all(|(member, part)| *member || part.is_none());
+    if grouping.sets.iter().flatten().all(whole) {
+        return Ok(());
+    }
+    Err(Error::plan(code::WINDOW_GROUPING, "a grouping set leaves out the window")
+        .hint("Write GROUP BY window_start, window_end, GROUPING SETS (…)."))
+}
+
+fn unbounded(over_window: bool) -> Error {
+    let error = Error::plan(
+        code::UNBOUNDED_AGGREGATE,
+        "unbounded aggregate: the input never ends, so its groups would grow without bound and never be final",
+    );
+    if over_window {
+        return error.hint("Add window_start and window_end to GROUP BY.");
+    }
+    error.hint("Group by a window: FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end.")
+}
+
+/// What an aggregate's result depends on beyond its set of rows.
+struct Dependence {
+    order_sensitive: bool,
+    inexact: bool,
+}
+
+fn dependence(expr: &Expr, schema: &DFSchema) -> Dependence {
+    use datafusion_expr::ExprSchemable;
+    let Expr::AggregateFunction(call) = without_alias(expr) else {
+        return Dependence { order_sensitive: true, inexact: true };
+    };
+    let exact = [
+        "count",
+        "sum",
+        "min",
+        "max",
+        "avg",
+        "bool_and",
+        "bool_or",
+        "bit_and",
+        "bit_or",
+        "bit_xor",
+        "grouping",
+        "approx_distinct",
+        "median",
+        "percentile_cont",
+    ];
+    let statistics = [
+        "stddev",
+        "stddev_pop",
+        "stddev_samp",
+        "var",
+        "var_pop",
+        "var_samp",
+        "var_population",
+        "var_sample",
+        "corr",
+        "covar_pop",
+        "covar_samp",
+        "approx_median",
+        "approx_percentile_cont",
+        "approx_percentile_cont_with_weight",
+    ];
+    let name = call.func.name().to_lowercase();
+    let statistic = statistics.contains(&name.as_str()) || name.starts_with("regr_");
+    let adds_up = matches!(name.as_str(), "sum" | "avg");
+    let floats = call.params.args.iter().any(|arg| arg.get_type(schema).is_ok_and(|kind| kind.is_floating()));
+    Dependence {
+        order_sensitive: !statistic && !exact.contains(&name.as_str()),
+        inexact: statistic || (adds_up && floats),
+    }
+}
+
+fn without_alias(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Alias(alias) => without_alias(&alias.expr),
+        other => other,
+    }
+}

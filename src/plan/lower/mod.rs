@@ -1,0 +1,245 @@
+//! Logical plan to [`StreamPlan`]: operators over Arrow columns, exchanges, stream properties.
+//!
+//! A logical plan's window columns stay virtual until something needs their values: an aggregation
+//! over them takes the window from the time column itself. Projections that only choose or rename
+//! columns cost no operator.
+//!
+//! Invariant: no SQL text is looked at here but for the places of errors.
+
+mod aggregate;
+mod calc;
+mod expression;
+mod not_null;
+mod order;
+mod relation;
+mod sink;
+mod source;
+mod window;
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion_expr::LogicalPlan;
+
+use super::bind::Session;
+use super::places::Places;
+use super::{NodeId, Operation, PlanNode, StreamPlan, StreamProperties, WindowSpec};
+use crate::catalog::Table;
+use crate::error::{Error, code};
+use crate::stream::TimeUnit;
+
+pub(super) use expression::checked_arithmetic;
+pub(super) use sink::Target;
+
+/// Lowers the queries of one statement, each into its sink.
+///
+/// # Errors
+/// What can't run on a stream, with the reason and the way out.
+pub(super) fn lower(
+    session: &Arc<Session>,
+    queries: Vec<(LogicalPlan, Target, Places)>,
+) -> Result<StreamPlan, Error> {
+    let mut lowering = Lowering {
+        session,
+        places: Places::default(),
+        plan: StreamPlan { nodes: Vec::new(), sinks: Vec::new(), warnings: Vec::new() },
+        roles: Vec::new(),
+    };
+    for (plan, target, places) in queries {
+        lowering.places = places;
+        lowering.sink(&plan, target)?;
+    }
+    Ok(lowering.plan)
+}
+
+/// What is being built.
+struct Lowering<'a> {
+    session: &'a Arc<Session>,
+    /// Where the query's clauses stand.
+    places: Places,
+    plan: StreamPlan,
+    /// For each node, what its columns mean for event time.
+    roles: Vec<Vec<Role>>,
+}
+
+/// What a column means for event time.
+#[derive(Debug, Clone)]
+enum Role {
+    /// Nothing, and it never did.
+    Plain,
+    /// A column of this table, which is not its time attribute.
+    OfTable(Arc<Table>),
+    /// It was a time attribute before what this says.
+    Lost(String),
+    /// A time attribute.
+    Time(TimeUnit),
+    /// A bound of a window.
+    Bound(Part, Window),
+}
+
+/// A column of a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Start,
+    End,
+    /// The only one that is still a time attribute.
+    Time,
+}
+
+impl Part {
+    const ALL: [Self; 3] = [Self::Start, Self::End, Self::Time];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Start => "window_start",
+            Self::End => "window_end",
+            Self::Time => "window_time",
+        }
+    }
+}
+
+/// A window function of the query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Window {
+    /// No other window of the plan has it.
+    id: usize,
+    spec: WindowSpec,
+}
+
+impl Role {
+    /// The unit of a time attribute.
+    fn time_unit(&self) -> Option<TimeUnit> {
+        match self {
+            Self::Time(unit) => Some(*unit),
+            Self::Bound(Part::Time, window) => Some(window.spec.unit),
+            _ => None,
+        }
+    }
+}
+
+/// Where a logical column is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Slot {
+    /// A column of the node.
+    Column(usize),
+    /// A column of the window that is not computed yet.
+    Pending(Part),
+}
+
+/// A window that the node's rows are in, though no operator has computed it yet.
+#[derive(Debug, Clone)]
+struct Pending {
+    window: Window,
+    /// The node's time column.
+    time: usize,
+    /// The type of the window's columns.
+    data_type: DataType,
+}
+
+/// A logical plan that has been lowered.
+#[derive(Debug, Clone)]
+struct Lowered {
+    node: NodeId,
+    /// One for each column of the logical plan.
+    slots: Vec<Slot>,
+    pending: Option<Pending>,
+}
+
+/// What stands above a plan, as far as it matters below.
+#[derive(Debug, Clone, Copy, Default)]
+struct Above {
+    /// The result depends on the order in which rows come, so that order must be the same at any
+    /// parallelism.
+    order: bool,
+}
+
+impl Lowering<'_> {
+    fn lower(&mut self, plan: &LogicalPlan, above: Above) -> Result<Lowered, Error> {
+        match plan {
+            LogicalPlan::TableScan(scan) => self.source(scan),
+            LogicalPlan::SubqueryAlias(alias) => self.lower(&alias.input, above),
+            LogicalPlan::Projection(projection) => self.projection(projection, above),
+            LogicalPlan::Filter(filter) => self.filter(filter, above),
+            LogicalPlan::Aggregate(aggregate) => self.aggregate(aggregate, above),
+            LogicalPlan::Union(union) => self.union(union, above),
+            LogicalPlan::Values(values) => self.values(values),
+            LogicalPlan::EmptyRelation(empty) => self.empty(empty),
+            LogicalPlan::Sort(sort) => self.sort(sort, above),
+            LogicalPlan::Limit(limit) => self.limit(limit),
+            LogicalPlan::Extension(extension) => self.window(extension, above),
+            LogicalPlan::Join(_) => Err(unsupported("a join").at(self.places.join)),
+            LogicalPlan::Window(_) => Err(unsupported("OVER").at(self.places.over)),
+            LogicalPlan::Subquery(_) => Err(unsupported("a subquery").at(self.places.subquery)),
+            LogicalPlan::Unnest(_) => Err(unsupported("UNNEST").at(self.places.unnest)),
+            LogicalPlan::RecursiveQuery(_) => Err(unsupported("WITH RECURSIVE")),
+            LogicalPlan::Distinct(_) => Err(unsupported("DISTINCT ON").at(self.places.distinct)),
+            LogicalPlan::Repartition(_)
+            | LogicalPlan::Explain(_)
+            | LogicalPlan::Analyze(_)
+            | LogicalPlan::Statement(_)
+            | LogicalPlan::Dml(_)
+            | LogicalPlan::Ddl(_)
+            | LogicalPlan::Copy(_)
+            | LogicalPlan::DescribeTable(_) => Err(unsupported("this statement")),
+        }
+    }
+
+    /// Adds a node. `roles`: one for each column of `schema`.
+    fn push(
+        &mut self,
+        operation: Operation,
+        inputs: Vec<NodeId>,
+        schema: SchemaRef,
+        roles: Vec<Role>,
+        stream: Stream,
+    ) -> NodeId {
+        debug_assert_eq!(schema.fields().len(), roles.len(), "a role for each column");
+        let time_attributes = roles
+            .iter()
+            .enumerate()
+            .filter(|(_, role)| stream.watermark && role.time_unit().is_some())
+            .map(|(index, _)| index)
+            .collect();
+        let properties = StreamProperties {
+            bounded: stream.bounded,
+            updating: false,
+            watermark: stream.watermark,
+            time_attributes,
+            key: stream.key,
+        };
+        self.plan.nodes.push(PlanNode { operation, inputs, schema, properties });
+        self.roles.push(roles);
+        self.plan.nodes.len() - 1
+    }
+
+    fn schema(&self, node: NodeId) -> &SchemaRef {
+        &self.plan.nodes[node].schema
+    }
+
+    /// What a node's stream promises, for a node over it that changes none of it.
+    fn stream(&self, node: NodeId) -> Stream {
+        let properties = &self.plan.nodes[node].properties;
+        Stream { bounded: properties.bounded, watermark: properties.watermark, key: properties.key.clone() }
+    }
+
+    /// What a logical column means for event time.
+    fn role(&self, lowered: &Lowered, column: usize) -> Role {
+        match (lowered.slots[column], &lowered.pending) {
+            (Slot::Column(index), _) => self.roles[lowered.node][index].clone(),
+            (Slot::Pending(part), Some(pending)) => Role::Bound(part, pending.window),
+            (Slot::Pending(_), None) => Role::Plain,
+        }
+    }
+}
+
+/// The parts of [`StreamProperties`] that do not follow from the columns.
+#[derive(Debug, Clone, Default)]
+struct Stream {
+    bounded: bool,
+    watermark: bool,
+    key: Option<Vec<usize>>,
+}
+
+fn unsupported(what: &str) -> Error {
+    Error::plan(code::NOT_SUPPORTED, format!("{what} can't run yet"))
+}

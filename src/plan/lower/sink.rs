@@ -1,0 +1,88 @@
+//! Where the rows of a query go.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion_expr::LogicalPlan;
+
+use super::not_null::NotNull;
+use super::{Above, Lowering};
+use crate::catalog::Table;
+use crate::error::{Error, Span, code};
+use crate::plan::bind::is_writable;
+use crate::plan::{ExprRef, NodeId, Operation, SinkNode, SinkTarget};
+
+/// Where the rows of a query go.
+#[derive(Debug, Clone)]
+pub(in crate::plan) enum Target {
+    /// To the caller.
+    Result,
+    /// To a table, named at this place.
+    Table(Arc<Table>, Option<Span>),
+}
+
+impl Lowering<'_> {
+    /// Lowers a query and ends it with its sink.
+    pub(super) fn sink(&mut self, plan: &LogicalPlan, target: Target) -> Result<(), Error> {
+        let lowered = self.lower(plan, Above::default())?;
+        let schema: SchemaRef = Arc::clone(plan.schema().inner());
+        let mut node = self.layout(lowered, &schema)?;
+        if let Target::Table(table, _) = &target {
+            node = self.enforce_not_null(node, table)?;
+        }
+        let target = match target {
+            Target::Result => SinkTarget::Result,
+            Target::Table(table, span) => {
+                let updating = self.plan.nodes[node].properties.updating;
+                if updating && !self.session.connectors.check(&table)?.takes_changelog {
+                    return Err(takes_no_changes(&table).at(span));
+                }
+                SinkTarget::Table(table)
+            }
+        };
+        let stream = self.stream(node);
+        let (schema, roles) = (Arc::clone(self.schema(node)), self.roles[node].clone());
+        let sink = self.push(Operation::Sink(SinkNode { target }), vec![node], schema, roles, stream);
+        self.plan.sinks.push(sink);
+        Ok(())
+    }
+
+    /// Checks the values of NOT NULL columns where the query does not promise them.
+    fn enforce_not_null(&mut self, node: NodeId, table: &Table) -> Result<NodeId, Error> {
+        let columns: Vec<_> = table.columns.iter().filter(|column| is_writable(&column.kind)).collect();
+        let given = Arc::clone(self.schema(node));
+        let unsafe_column = |index: usize| !columns[index].nullable && given.field(index).is_nullable();
+        if !(0..columns.len()).any(unsafe_column) {
+            return Ok(node);
+        }
+        let project = (0..columns.len())
+            .map(|index| {
+                let column = self.column(node, index);
+                if unsafe_column(index) {
+                    Arc::new(NotNull::new(column, &columns[index].name, &table.name)) as ExprRef
+                } else {
+                    column
+                }
+            })
+            .collect();
+        let field = |index: usize| -> Field {
+            let field = given.field(index).clone();
+            let nullable = field.is_nullable() && columns[index].nullable;
+            field.with_nullable(nullable)
+        };
+        let schema = Arc::new(Schema::new((0..columns.len()).map(field).collect::<Vec<_>>()));
+        let moved: Vec<Option<usize>> = (0..columns.len()).map(Some).collect();
+        let roles = self.roles[node].clone();
+        Ok(self.add_projection(node, project, schema, roles, &moved))
+    }
+}
+
+/// A sink that takes only new rows is fed by a query that changes them.
+fn takes_no_changes(table: &Table) -> Error {
+    let message = format!(
+        "the query changes rows that it has given, \"{}\" ({}) takes only new ones",
+        table.name, table.connector
+    );
+    Error::plan(code::SINK_CHANGELOG, message)
+        .hint("Group by a window, whose results are final, or write to a sink that takes changes.")
+}

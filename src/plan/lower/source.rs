@@ -1,0 +1,167 @@
+//! Table scans: what to read, what to compute of it, and event time.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema};
+use datafusion_common::Column as DfColumn;
+use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_expr::{Expr, TableScan};
+
+use super::expression::Scope;
+use super::{Lowered, Lowering, Role, Slot, Stream};
+use crate::catalog::{ColumnKind, Table};
+use crate::error::{Error, code};
+use crate::plan::bind::{StreamTable, TimeOptions};
+use crate::plan::diagnose::from_datafusion;
+use crate::plan::{Operation, SourceNode, SourceWatermark};
+
+impl Lowering<'_> {
+    pub(super) fn source(&mut self, scan: &TableScan) -> Result<Lowered, Error> {
+        let Some(source) = scan.source.downcast_ref::<StreamTable>() else {
+            return Err(Error::internal(
+                "the planner",
+                format!("\"{}\" is no table of ours", scan.table_name),
+            ));
+        };
+        let table = Arc::clone(&source.table);
+        if !self.session.connectors.check(&table)?.is_source {
+            let message = format!(
+                "\"{}\" can't be read: the connector \"{}\" only writes",
+                table.name, table.connector
+            );
+            return Err(Error::plan(code::INVALID_QUERY, message));
+        }
+        let wanted: Vec<usize> = match &scan.projection {
+            Some(projection) => projection.clone(),
+            None => (0..table.columns.len()).collect(),
+        };
+        let node = source_node(&table, &wanted)?;
+        let fields: Vec<Field> = wanted
+            .iter()
+            .map(|index| {
+                let column = &table.columns[*index];
+                Field::new(&column.name, column.data_type.clone(), column.nullable)
+            })
+            .collect();
+        let roles = wanted.iter().map(|index| role(&table, *index)).collect();
+        let stream = Stream {
+            bounded: table.bounded,
+            watermark: table.watermark.is_some(),
+            key: key(&table, &wanted),
+        };
+        let slots = (0..wanted.len()).map(Slot::Column).collect();
+        let schema = Arc::new(Schema::new(fields));
+        let node = self.push(Operation::Source(node), Vec::new(), schema, roles, stream);
+        Ok(Lowered { node, slots, pending: None })
+    }
+}
+
+fn role(table: &Arc<Table>, index: usize) -> Role {
+    match &table.watermark {
+        Some(watermark) if watermark.column == table.columns[index].name => Role::Time(watermark.unit),
+        _ => Role::OfTable(Arc::clone(table)),
+    }
+}
+
+fn key(table: &Table, wanted: &[usize]) -> Option<Vec<usize>> {
+    if table.primary_key.is_empty() {
+        return None;
+    }
+    table
+        .primary_key
+        .iter()
+        .map(|name| wanted.iter().position(|index| table.columns[*index].name == *name))
+        .collect()
+}
+
+fn source_node(table: &Arc<Table>, wanted: &[usize]) -> Result<SourceNode, Error> {
+    let output: Vec<Expr> = wanted.iter().map(|index| column_expr(table, *index)).collect();
+    let watermark = match &table.watermark {
+        Some(watermark) => {
+            let time = table
+                .column_index(&watermark.column)
+                .ok_or_else(|| Error::internal("the planner", "the time column is gone"))?;
+            Some((column_expr(table, time), inline(table, &watermark.expr)?, watermark))
+        }
+        None => None,
+    };
+    let mut exprs: Vec<&Expr> = output.iter().collect();
+    if let Some((time, expr, _)) = &watermark {
+        exprs.extend([time, expr]);
+    }
+    let read = read_columns(table, &exprs)?;
+    let read_schema = Schema::new(
+        read.iter()
+            .map(|index| {
+                let column = &table.columns[*index];
+                Field::new(&column.name, column.data_type.clone(), column.nullable)
+            })
+            .collect::<Vec<_>>(),
+    );
+    let scope = Scope::of(&read_schema)?;
+    let physical = |expr: &Expr| scope.physical(expr).map_err(from_datafusion);
+    Ok(SourceNode {
+        table: Arc::clone(table),
+        output: output.iter().map(physical).collect::<Result<_, _>>()?,
+        watermark: match &watermark {
+            Some((time, expr, spec)) => Some(SourceWatermark {
+                time: physical(time)?,
+                column: spec.column.clone(),
+                watermark: physical(expr)?,
+                unit: spec.unit,
+                null_time: spec.null_time,
+                idle_after_us: spec.idle_after_us,
+                then_advance: spec.then_advance,
+                max_ahead_us: spec.max_ahead_us,
+                periodic: TimeOptions::read(&table.options, true)?.periodic,
+            }),
+            None => None,
+        },
+        read,
+        read_schema: Arc::new(read_schema),
+    })
+}
+
+/// The column over what the connector delivers: itself or its expression.
+fn column_expr(table: &Table, index: usize) -> Expr {
+    let column = &table.columns[index];
+    match &column.kind {
+        ColumnKind::Computed { expr, .. } => expr.as_ref().clone(),
+        ColumnKind::Physical | ColumnKind::Metadata { .. } => {
+            Expr::Column(DfColumn::new_unqualified(column.name.clone()))
+        }
+    }
+}
+
+/// The expression with computed columns replaced by what they are computed from.
+fn inline(table: &Table, expr: &Expr) -> Result<Expr, Error> {
+    let inlined = expr.clone().transform_up(|part| match &part {
+        Expr::Column(column) => match table.column_index(&column.name) {
+            Some(index) => Ok(Transformed::yes(column_expr(table, index))),
+            None => Ok(Transformed::no(part)),
+        },
+        _ => Ok(Transformed::no(part)),
+    });
+    Ok(inlined.map_err(from_datafusion)?.data)
+}
+
+/// The stored columns that expressions read, in table order.
+fn read_columns(table: &Table, exprs: &[&Expr]) -> Result<Vec<usize>, Error> {
+    let mut read = Vec::new();
+    for expr in exprs {
+        for column in expr.column_refs() {
+            let index = table
+                .column_index(&column.name)
+                .ok_or_else(|| Error::internal("the planner", format!("no column {column}")))?;
+            if !read.contains(&index) {
+                read.push(index);
+            }
+        }
+    }
+    if read.is_empty() {
+        // Only the number of rows counts; formats count rows by reading something of them.
+        read.extend(table.columns.iter().position(|column| matches!(column.kind, ColumnKind::Physical)));
+    }
+    read.sort_unstable();
+    Ok(read)
+}

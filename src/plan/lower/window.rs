@@ -1,0 +1,122 @@
+//! Window functions: the time column's right to be one, and windows that must be computed.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema};
+use datafusion_common::DFSchema;
+use datafusion_expr::{Expr, Extension};
+
+use super::expression::columns_of;
+use super::{Above, Lowered, Lowering, Part, Pending, Role, Slot, Window};
+use crate::error::{Error, code};
+use crate::plan::diagnose::from_datafusion;
+use crate::plan::window::{WindowCall, WindowNode};
+use crate::plan::{Operation, WindowRowsNode};
+
+impl Lowering<'_> {
+    pub(super) fn window(&mut self, extension: &Extension, above: Above) -> Result<Lowered, Error> {
+        let Some(node) = extension.node.as_any().downcast_ref::<WindowNode>() else {
+            return Err(Error::internal("the planner", format!("unknown node {}", extension.node.name())));
+        };
+        let input = self.lower(&node.input, above)?;
+        let input = self.materialize(input);
+        let Expr::Column(column) = &node.time else {
+            return Err(Error::internal("the planner", "the time of a window is no column"));
+        };
+        let column = node.input.schema().index_of_column(column).map_err(from_datafusion)?;
+        let role = self.role(&input, column);
+        if role.time_unit().is_none() || !self.plan.nodes[input.node].properties.watermark {
+            return Err(no_time_attribute(&role, &node.call));
+        }
+        let Slot::Column(time) = input.slots[column] else {
+            return Err(Error::internal("the planner", "the time of a window is not computed"));
+        };
+        let data_type = self.schema(input.node).field(time).data_type().clone();
+        let window = Window { id: node.id, spec: node.spec };
+        let mut slots = input.slots;
+        slots.extend(Part::ALL.map(Slot::Pending));
+        Ok(Lowered { node: input.node, slots, pending: Some(Pending { window, time, data_type }) })
+    }
+
+    /// Computes a pending window, so that its columns have values.
+    pub(super) fn materialize(&mut self, lowered: Lowered) -> Lowered {
+        let Lowered { node, slots, pending: Some(pending) } = lowered else { return lowered };
+        let given = Arc::clone(self.schema(node));
+        let base = given.fields().len();
+        let mut fields: Vec<Arc<Field>> = given.fields().to_vec();
+        let mut roles = self.roles[node].clone();
+        for part in Part::ALL {
+            fields.push(Arc::new(Field::new(part.name(), pending.data_type.clone(), false)));
+            roles.push(Role::Bound(part, pending.window));
+        }
+        let operation =
+            Operation::WindowRows(WindowRowsNode { time: pending.time, window: pending.window.spec });
+        let mut stream = self.stream(node);
+        stream.key = None;
+        let node = self.push(operation, vec![node], Arc::new(Schema::new(fields)), roles, stream);
+        let slots = slots
+            .into_iter()
+            .map(|slot| match slot {
+                Slot::Pending(part) => Slot::Column(base + part as usize),
+                column @ Slot::Column(_) => column,
+            })
+            .collect();
+        Lowered { node, slots, pending: None }
+    }
+
+    /// Computes a pending window if one of `exprs` reads its columns.
+    pub(super) fn materialize_for<'e>(
+        &mut self,
+        exprs: impl IntoIterator<Item = &'e Expr>,
+        schema: &DFSchema,
+        lowered: Lowered,
+    ) -> Result<Lowered, Error> {
+        let reads = columns_of(exprs, schema)?;
+        let pending = reads.iter().any(|column| matches!(lowered.slots[*column], Slot::Pending(_)));
+        Ok(if pending { self.materialize(lowered) } else { lowered })
+    }
+}
+
+/// Why a column can't give the time of a window.
+fn no_time_attribute(role: &Role, call: &WindowCall) -> Error {
+    let (name, function) = (&call.time, call.function.name());
+    let error = match role {
+        Role::Lost(how) => {
+            Error::plan(code::LOST_TIME_ATTRIBUTE, format!("\"{name}\" is no longer a time attribute: {how}"))
+                .hint(format!(
+                    "Give {function} the column as it comes from the table, or the window_time of a window."
+                ))
+        }
+        Role::Bound(part, _) if *part != Part::Time => Error::plan(
+            code::LOST_TIME_ATTRIBUTE,
+            format!("\"{name}\" is the {} of a window and no time attribute", part.name()),
+        )
+        .hint("Use window_time: add it to SELECT and GROUP BY of the inner query."),
+        Role::OfTable(table) => match &table.watermark {
+            Some(watermark) => Error::plan(
+                code::NOT_A_TIME_COLUMN,
+                format!(
+                    "\"{name}\" is no time attribute: the watermark of \"{}\" is declared for \"{}\"",
+                    table.name, watermark.column
+                ),
+            )
+            .hint(format!("Use DESCRIPTOR({}).", watermark.column)),
+            None => Error::plan(
+                code::NO_WATERMARK,
+                format!(
+                    "\"{name}\" of \"{}\" has no watermark, so no window over it could close",
+                    table.name
+                ),
+            )
+            .hint(format!(
+                "Add WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND to the columns of \"{}\".",
+                table.name
+            )),
+        },
+        Role::Plain | Role::Bound(..) | Role::Time(_) => {
+            Error::plan(code::NO_WATERMARK, format!("\"{name}\" is no time attribute"))
+                .hint("Use a column that a table declares a WATERMARK for, or the window_time of a window.")
+        }
+    };
+    error.at(call.time_span)
+}

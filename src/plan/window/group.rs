@@ -1,0 +1,252 @@
+//! The old group form: `GROUP BY TUMBLE(ts, size)` with `TUMBLE_START(ts, size)`, and Arroyo's
+//! `GROUP BY tumble(size)`, to a window table function and its columns.
+
+use std::ops::ControlFlow;
+
+use sqlparser::ast::{
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, ObjectName,
+    ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr, Spanned, TableFactor, TableFunctionArgs,
+    TableWithJoins, Value, ValueWithSpan, VisitMut, VisitorMut,
+};
+use sqlparser::dialect::GenericDialect;
+use sqlparser::parser::Parser;
+use sqlparser::tokenizer::Span as SqlSpan;
+
+use super::arguments::of_function;
+use super::{WINDOW_COLUMNS, WindowFunction};
+use crate::error::{Error, code};
+use crate::plan::diagnose::from_sql_span;
+
+/// Rewrites every select of `query` that groups by a window.
+///
+/// # Errors
+/// `W004` for two group windows, or a `TUMBLE_START` whose arguments are not those of the `TUMBLE`.
+pub(in crate::plan) fn rewrite_group_windows(query: &mut Query) -> Result<(), Error> {
+    match query.visit(&mut Rewriter) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+struct Rewriter;
+
+impl VisitorMut for Rewriter {
+    type Break = Error;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        let SetExpr::Select(select) = query.body.as_ref() else { return ControlFlow::Continue(()) };
+        let Some(order_by) = &mut query.order_by else { return ControlFlow::Continue(()) };
+        let OrderByKind::Expressions(keys) = &mut order_by.kind else { return ControlFlow::Continue(()) };
+        match GroupWindow::find(select) {
+            Ok(None) => {}
+            Ok(Some(window)) => {
+                for key in keys {
+                    key.expr.visit(&mut Columns(&window))?;
+                }
+            }
+            Err(error) => return ControlFlow::Break(error),
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        match GroupWindow::find(select) {
+            Ok(None) => ControlFlow::Continue(()),
+            Ok(Some(window)) => window.rewrite(select),
+            Err(error) => ControlFlow::Break(error),
+        }
+    }
+}
+
+/// The window that a select groups by.
+struct GroupWindow {
+    function: WindowFunction,
+    call: Function,
+    /// Its place among the expressions of GROUP BY.
+    position: usize,
+}
+
+impl GroupWindow {
+    fn find(select: &Select) -> Result<Option<Self>, Error> {
+        let GroupByExpr::Expressions(keys, _) = &select.group_by else { return Ok(None) };
+        let mut found: Option<Self> = None;
+        for (position, key) in keys.iter().enumerate() {
+            let Some((function, call)) = group_call(key, select) else { continue };
+            if found.is_some() {
+                return Err(Error::plan(code::WINDOW_ARGUMENT, "a query can group by one window only")
+                    .at(from_sql_span(key.span()))
+                    .hint("Put one of the windows into a query of its own in FROM."));
+            }
+            found = Some(Self { function, call: call.clone(), position });
+        }
+        Ok(found)
+    }
+
+    fn rewrite(&self, select: &mut Select) -> ControlFlow<Error> {
+        let span = self.call.name.span();
+        for item in &mut select.projection {
+            match item {
+                SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+                    expr.visit(&mut Columns(self))?;
+                }
+                _ => {}
+            }
+        }
+        if let Some(having) = &mut select.having {
+            having.visit(&mut Columns(self))?;
+        }
+        if let GroupByExpr::Expressions(keys, _) = &mut select.group_by {
+            let columns = WINDOW_COLUMNS.iter().map(|name| column(name, span));
+            keys.splice(self.position..=self.position, columns);
+        }
+        match self.relation(std::mem::take(&mut select.from)) {
+            Ok(relation) => select.from = vec![TableWithJoins { relation, joins: Vec::new() }],
+            Err(error) => return ControlFlow::Break(error),
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// `TUMBLE((SELECT * FROM <from>), ts, size)`.
+    fn relation(&self, from: Vec<TableWithJoins>) -> Result<TableFactor, Error> {
+        let mut args = vec![unnamed(Expr::Subquery(Box::new(everything_of(from)?)))];
+        let given = of_function(self.call.args.clone());
+        let intervals = self.function.intervals().iter().filter(|name| **name != "OFFSET").count();
+        if given.len() == intervals {
+            // Without a time column: Arroyo's form. The places after it need their names.
+            for (name, arg) in self.function.intervals().iter().zip(given) {
+                if let FunctionArg::Unnamed(arg) = arg {
+                    args.push(FunctionArg::Named {
+                        name: Ident::new(*name),
+                        arg,
+                        operator: sqlparser::ast::FunctionArgOperator::RightArrow,
+                    });
+                }
+            }
+        } else {
+            args.extend(given);
+        }
+        Ok(TableFactor::Table {
+            name: self.call.name.clone(),
+            alias: None,
+            args: Some(TableFunctionArgs { args, settings: None }),
+            with_hints: Vec::new(),
+            version: None,
+            with_ordinality: false,
+            partitions: Vec::new(),
+            json_path: None,
+            sample: None,
+            index_hints: Vec::new(),
+        })
+    }
+}
+
+/// The window function that a key of GROUP BY calls, itself or by the alias of a select item.
+fn group_call<'a>(key: &'a Expr, select: &'a Select) -> Option<(WindowFunction, &'a Function)> {
+    match key {
+        Expr::Function(call) => {
+            let function =
+                WindowFunction::of_name(&call.name).filter(|it| *it != WindowFunction::Cumulate)?;
+            Some((function, call))
+        }
+        Expr::Identifier(name) => select.projection.iter().find_map(|item| match item {
+            SelectItem::ExprWithAlias { expr: expr @ Expr::Function(_), alias }
+                if alias.value == name.value =>
+            {
+                group_call(expr, select)
+            }
+            _ => None,
+        }),
+        _ => None,
+    }
+}
+
+/// Replaces `TUMBLE_START(…)` and its like by the columns of the window.
+struct Columns<'a>(&'a GroupWindow);
+
+impl VisitorMut for Columns<'_> {
+    type Break = Error;
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        let Expr::Function(call) = expr else { return ControlFlow::Continue(()) };
+        let window = self.0;
+        let span = call.name.span();
+        if WindowFunction::of_name(&call.name) == Some(window.function)
+            && call.args.to_string() == window.call.args.to_string()
+        {
+            *expr = bounds(span);
+            return ControlFlow::Continue(());
+        }
+        let name = call.name.to_string().to_ascii_uppercase();
+        let Some((of, part)) = name.split_once('_') else { return ControlFlow::Continue(()) };
+        let Some(of) = WindowFunction::of(of) else { return ControlFlow::Continue(()) };
+        let replacement = match part {
+            "START" => column(WINDOW_COLUMNS[0], span),
+            "END" => column(WINDOW_COLUMNS[1], span),
+            "ROWTIME" => column(WINDOW_COLUMNS[2], span),
+            "PROCTIME" => {
+                let message = format!("{name} can't run yet: windows follow event time");
+                return ControlFlow::Break(Error::plan(code::NOT_SUPPORTED, message).at(from_sql_span(span)));
+            }
+            _ => return ControlFlow::Continue(()),
+        };
+        if of != window.function || call.args.to_string() != window.call.args.to_string() {
+            let message = format!("{call} belongs to no window of GROUP BY");
+            return ControlFlow::Break(
+                Error::plan(code::WINDOW_ARGUMENT, message).at(from_sql_span(span)).hint(format!(
+                    "Write {name}{}, the arguments of {}.",
+                    window.call.args,
+                    window.function.name()
+                )),
+            );
+        }
+        *expr = replacement;
+        ControlFlow::Continue(())
+    }
+}
+
+fn column(name: &str, span: SqlSpan) -> Expr {
+    Expr::Identifier(Ident::with_span(span, name))
+}
+
+/// Arroyo's window value: a row of its start and end.
+fn bounds(span: SqlSpan) -> Expr {
+    let name =
+        |text: &str| Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text.to_owned()), span });
+    let args = vec![
+        unnamed(name("start")),
+        unnamed(column(WINDOW_COLUMNS[0], span)),
+        unnamed(name("end")),
+        unnamed(column(WINDOW_COLUMNS[1], span)),
+    ];
+    Expr::Function(Function {
+        name: ObjectName(vec![ObjectNamePart::Identifier(Ident::with_span(span, "named_struct"))]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(sqlparser::ast::FunctionArgumentList {
+            duplicate_treatment: None,
+            args,
+            clauses: Vec::new(),
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
+
+fn unnamed(expr: Expr) -> FunctionArg {
+    FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))
+}
+
+/// `SELECT * FROM <from>`.
+fn everything_of(from: Vec<TableWithJoins>) -> Result<Query, Error> {
+    let query = Parser::new(&GenericDialect {})
+        .try_with_sql("SELECT *")
+        .and_then(|mut parser| parser.parse_query())
+        .map_err(|error| Error::internal("the planner", error))?;
+    let mut query = *query;
+    if let SetExpr::Select(select) = query.body.as_mut() {
+        select.from = from;
+    }
+    Ok(query)
+}

@@ -1,0 +1,147 @@
+//! The logical node of a window table function.
+
+use std::cmp::Ordering;
+use std::collections::HashSet;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use arrow::datatypes::Field;
+use datafusion_common::{Column, DFSchema, DFSchemaRef, DataFusionError, ExprSchema, Result as DfResult};
+use datafusion_expr::{Expr, LogicalPlan, UserDefinedLogicalNodeCore};
+
+use super::WindowFunction;
+use crate::error::Span;
+use crate::plan::WindowSpec;
+
+/// The columns that a window adds, in their order.
+pub(in crate::plan) const WINDOW_COLUMNS: [&str; 3] = ["window_start", "window_end", "window_time"];
+
+/// What a person wrote, for errors.
+#[derive(Debug)]
+pub(in crate::plan) struct WindowCall {
+    /// The function.
+    pub(in crate::plan) function: WindowFunction,
+    /// The time column's name as it stands in the call.
+    pub(in crate::plan) time: String,
+    /// Where the time column stands; `None` inside views.
+    pub(in crate::plan) time_span: Option<Span>,
+}
+
+/// All columns of the input, then `window_start`, `window_end`, `window_time`.
+#[derive(Debug, Clone)]
+pub(in crate::plan) struct WindowNode {
+    /// No other window of the plan has it.
+    pub(in crate::plan) id: usize,
+    pub(in crate::plan) input: Arc<LogicalPlan>,
+    /// The time column; always an [`Expr::Column`].
+    pub(in crate::plan) time: Expr,
+    pub(in crate::plan) spec: WindowSpec,
+    pub(in crate::plan) call: Arc<WindowCall>,
+    schema: DFSchemaRef,
+}
+
+impl WindowNode {
+    /// A window over `input` that follows the column `time`.
+    pub(in crate::plan) fn try_new(
+        id: usize,
+        input: Arc<LogicalPlan>,
+        time: Column,
+        spec: WindowSpec,
+        call: Arc<WindowCall>,
+    ) -> DfResult<Self> {
+        Self::build(id, input, Expr::Column(time), spec, call)
+    }
+
+    fn build(
+        id: usize,
+        input: Arc<LogicalPlan>,
+        time: Expr,
+        spec: WindowSpec,
+        call: Arc<WindowCall>,
+    ) -> DfResult<Self> {
+        let Expr::Column(column) = &time else {
+            return Err(DataFusionError::Internal(format!("the time of a window is no column: {time}")));
+        };
+        let data_type = input.schema().field_from_column(column)?.data_type().clone();
+        let mut fields: Vec<_> =
+            input.schema().iter().map(|(qualifier, field)| (qualifier.cloned(), Arc::clone(field))).collect();
+        for name in WINDOW_COLUMNS {
+            fields.push((None, Arc::new(Field::new(name, data_type.clone(), false))));
+        }
+        let schema = DFSchema::new_with_metadata(fields, input.schema().inner().metadata().clone())?;
+        Ok(Self { id, input, time, spec, call, schema: Arc::new(schema) })
+    }
+}
+
+impl PartialEq for WindowNode {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id && self.time == other.time && self.input == other.input
+    }
+}
+
+impl Eq for WindowNode {}
+
+impl Hash for WindowNode {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.id.hash(state);
+        self.time.hash(state);
+        self.input.hash(state);
+    }
+}
+
+impl PartialOrd for WindowNode {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        match self.id.cmp(&other.id) {
+            Ordering::Equal => self.input.partial_cmp(&other.input),
+            order => Some(order),
+        }
+    }
+}
+
+impl UserDefinedLogicalNodeCore for WindowNode {
+    fn name(&self) -> &str {
+        self.call.function.name()
+    }
+
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        vec![&self.input]
+    }
+
+    fn schema(&self) -> &DFSchemaRef {
+        &self.schema
+    }
+
+    fn expressions(&self) -> Vec<Expr> {
+        vec![self.time.clone()]
+    }
+
+    /// Only what tells windows apart must stay above: a row's other columns are those of the input.
+    fn prevent_predicate_push_down_columns(&self) -> HashSet<String> {
+        WINDOW_COLUMNS.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: time={}", self.call.function.name(), self.time)
+    }
+
+    fn with_exprs_and_inputs(&self, exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> DfResult<Self> {
+        let (Ok([time]), Ok([input])) = (<[Expr; 1]>::try_from(exprs), <[LogicalPlan; 1]>::try_from(inputs))
+        else {
+            return Err(DataFusionError::Internal("a window has one time column and one input".to_owned()));
+        };
+        Self::build(self.id, Arc::new(input), time, self.spec, Arc::clone(&self.call))
+    }
+
+    /// The wanted columns of the input and always the time column.
+    fn necessary_children_exprs(&self, output_columns: &[usize]) -> Option<Vec<Vec<usize>>> {
+        let width = self.input.schema().fields().len();
+        let Expr::Column(column) = &self.time else { return None };
+        let time = self.input.schema().index_of_column(column).ok()?;
+        let mut wanted: Vec<usize> = output_columns.iter().copied().filter(|index| *index < width).collect();
+        wanted.push(time);
+        wanted.sort_unstable();
+        wanted.dedup();
+        Some(vec![wanted])
+    }
+}
