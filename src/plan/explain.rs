@@ -173,8 +173,12 @@ fn aggregate_details(aggregate: &WindowAggregateNode, input: Option<&Schema>) ->
     }
     if let Some(sets) = &aggregate.grouping_sets {
         let set = |mask: &Vec<bool>| {
-            let members: Vec<_> =
-                mask.iter().zip(&keys).filter(|(is_null, _)| !**is_null).map(|(_, key)| key.as_str()).collect();
+            let members: Vec<_> = mask
+                .iter()
+                .zip(&keys)
+                .filter(|(is_null, _)| !**is_null)
+                .map(|(_, key)| key.as_str())
+                .collect();
             format!("({})", members.join(", "))
         };
         parts.push(format!("sets {}", sets.iter().map(set).collect::<Vec<_>>().join(" ")));

@@ -16,7 +16,9 @@ mod diagnose;
 mod explain;
 mod function;
 mod local_schema;
+mod function_names;
 mod json;
+mod local_schema;
 mod lower;
 mod places;
 mod rewrite;
@@ -159,7 +161,9 @@ impl Planner {
         let statements = sql::parse(sql)?;
         let [only] = statements.as_slice() else {
             let message = format!("one statement is expected here, not {}", statements.len());
-            return Err(Error::plan(code::INVALID_QUERY, message).at(statements.get(1).map(|second| second.span)));
+            return Err(
+                Error::plan(code::INVALID_QUERY, message).at(statements.get(1).map(|second| second.span))
+            );
         };
         match &only.statement {
             Statement::Query(query) => self.plan_query(query, catalog),

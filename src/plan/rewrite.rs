@@ -82,7 +82,9 @@ fn fold_one(expr: Expr) -> DfResult<Transformed<Expr>> {
         // Without the check it would wrap: the query asks for a number that does not exist.
         Err(_) if constant::fold(&expr).is_ok() => {
             let error = Error::plan(code::INVALID_QUERY, format!("{} does not fit its type", short(&expr)));
-            return Err(carry(error.hint("Use CAST(… AS DECIMAL(38, 0)) or DOUBLE for numbers of that size.")));
+            return Err(carry(
+                error.hint("Use CAST(… AS DECIMAL(38, 0)) or DOUBLE for numbers of that size."),
+            ));
         }
         // Other faults, such as a division by zero, may stand where no row comes.
         Err(_) => return Ok(Transformed::no(expr)),
@@ -105,5 +107,9 @@ fn is_constant(expr: &Expr) -> bool {
 /// The expression's text, cut where it is long.
 fn short(expr: &Expr) -> String {
     let text = expr.to_string();
-    if text.chars().count() <= 60 { text } else { format!("{}…", text.chars().take(60).collect::<String>()) }
+    if text.chars().count() <= 60 {
+        text
+    } else {
+        format!("{}…", text.chars().take(60).collect::<String>())
+    }
 }

@@ -6,6 +6,8 @@ mod describe;
 mod job;
 mod names;
 mod settings;
+#[cfg(test)]
+mod tests;
 
 use std::sync::{Arc, OnceLock};
 
@@ -201,7 +203,9 @@ impl Session {
 
     fn planner(&self) -> &Planner {
         self.planner.get_or_init(|| {
-            Planner::new(Arc::new(self.connectors.clone())).with_time_zone(self.settings.time_zone())
+            Planner::new(Arc::new(self.connectors.clone()))
+                .with_time_zone(self.settings.time_zone().name())
+                .expect("the setting takes names of the tz database only")
         })
     }
 
@@ -258,7 +262,7 @@ impl Session {
 
     fn create_table(&mut self, create: &CreateTable) -> Result<Outcome, Error> {
         let name = names::declared(&create.name)?;
-        if create.if_not_exists && self.catalog.get(name).is_some() {
+        if create.if_not_exists && self.catalog.get(&name).is_some() {
             return Ok(Outcome::Done(format!("\"{name}\" exists already")));
         }
         let table = self.planner().create_table(create, &self.catalog)?;
@@ -267,7 +271,7 @@ impl Session {
 
     fn create_view(&mut self, create: &CreateView) -> Result<Outcome, Error> {
         let name = names::declared(&create.name)?;
-        if create.if_not_exists && self.catalog.get(name).is_some() {
+        if create.if_not_exists && self.catalog.get(&name).is_some() {
             return Ok(Outcome::Done(format!("\"{name}\" exists already")));
         }
         let view = self.planner().create_view(create, &self.catalog)?;

@@ -5,9 +5,10 @@ use sqlparser::ast::{Ident, ObjectName, ObjectNamePart, Spanned};
 use crate::catalog::{Catalog, Relation};
 use crate::error::{Error, Place, Span, code, did_you_mean};
 
-/// A name that is declared here, as it is written.
-pub(super) fn declared(name: &ObjectName) -> Result<&str, Error> {
-    ident(name).map(|ident| ident.value.as_str())
+/// A name that is declared here: lower case, unless it stands in quotes. So does the planner.
+pub(super) fn declared(name: &ObjectName) -> Result<String, Error> {
+    let ident = ident(name)?;
+    Ok(if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() })
 }
 
 /// The relation that a name means: the one of exactly that name, or, for a name without quotes, the
@@ -46,8 +47,8 @@ pub(super) fn span(name: &ObjectName) -> Option<Span> {
 
 /// The error for a name that is in no catalog.
 pub(super) fn unknown(name: &ObjectName, catalog: &Catalog) -> Error {
-    let key = declared(name).unwrap_or_default();
-    let error = Error::plan(code::UNKNOWN_NAME, format!("unknown table or view \"{key}\"")).at(span(name));
+    let key = ident(name).map(|ident| ident.value.as_str()).unwrap_or_default();
+    let error = Error::plan(code::UNKNOWN_NAME, format!("no table or view \"{key}\"")).at(span(name));
     match did_you_mean(key, catalog.relations().map(Relation::name)) {
         Some(near) => error.hint(format!("Use \"{near}\".")),
         None if catalog.relations().next().is_none() => {

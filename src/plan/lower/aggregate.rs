@@ -36,10 +36,11 @@ struct Grouped {
 impl Lowering<'_> {
     pub(super) fn aggregate(&mut self, aggregate: &Aggregate, above: Above) -> Result<Lowered, Error> {
         let grouping = Grouping::of(&aggregate.group_expr);
-        let order = above.order || aggregate.aggr_expr.iter().any(|expr| {
-            let dependence = dependence(expr, aggregate.input.schema());
-            dependence.order_sensitive || dependence.inexact
-        });
+        let order = above.order
+            || aggregate.aggr_expr.iter().any(|expr| {
+                let dependence = dependence(expr, aggregate.input.schema());
+                dependence.order_sensitive || dependence.inexact
+            });
         let input = self.lower(&aggregate.input, Above { order })?;
         match self.grouped_window(&grouping, aggregate.input.schema(), &input)? {
             Some(grouped) => self.windowed(aggregate, &grouping, &grouped, input, above),
@@ -84,7 +85,8 @@ impl Lowering<'_> {
         above: Above,
     ) -> Result<Lowered, Error> {
         let schema = aggregate.input.schema();
-        let keys: Vec<usize> = (0..grouping.exprs.len()).filter(|index| grouped.parts[*index].is_none()).collect();
+        let keys: Vec<usize> =
+            (0..grouping.exprs.len()).filter(|index| grouped.parts[*index].is_none()).collect();
         let is_pending = input.pending.as_ref().is_some_and(|pending| pending.window.id == grouped.window.id);
         if is_pending {
             let read = keys.iter().map(|key| &grouping.exprs[*key]).chain(&aggregate.aggr_expr);
@@ -110,15 +112,25 @@ impl Lowering<'_> {
                 slots[index] = Slot::Column(*part as usize);
             }
         }
-        let node = self.group(aggregate, grouping, &keys, &key_columns, source, sets, input, Output {
-            fields: &mut fields,
-            roles: &mut roles,
-            slots: &mut slots,
-        })?;
+        let node = self.group(
+            aggregate,
+            grouping,
+            &keys,
+            &key_columns,
+            source,
+            sets,
+            input,
+            Output { fields: &mut fields, roles: &mut roles, slots: &mut slots },
+        )?;
         Ok(Lowered { node, slots, pending: None })
     }
 
-    fn unwindowed(&mut self, aggregate: &Aggregate, grouping: &Grouping, input: Lowered) -> Result<Lowered, Error> {
+    fn unwindowed(
+        &mut self,
+        aggregate: &Aggregate,
+        grouping: &Grouping,
+        input: Lowered,
+    ) -> Result<Lowered, Error> {
         let bounded = self.plan.nodes[input.node].properties.bounded;
         if !bounded {
             return Err(unbounded(input.pending.is_some()).at(self.places.aggregate));
@@ -133,11 +145,16 @@ impl Lowering<'_> {
         let source = WindowSource::Assign { time: 0, window: spec };
         let (mut fields, mut roles) = (Vec::new(), Vec::new());
         let mut slots = vec![Slot::Column(0); grouping.exprs.len()];
-        let node = self.group(aggregate, grouping, &keys, &key_columns, source, sets, input, Output {
-            fields: &mut fields,
-            roles: &mut roles,
-            slots: &mut slots,
-        })?;
+        let node = self.group(
+            aggregate,
+            grouping,
+            &keys,
+            &key_columns,
+            source,
+            sets,
+            input,
+            Output { fields: &mut fields, roles: &mut roles, slots: &mut slots },
+        )?;
         Ok(Lowered { node, slots, pending: None })
     }
 
@@ -181,26 +198,29 @@ impl Lowering<'_> {
             roles.push(Role::Plain);
         }
         let moved: Vec<Option<usize>> = (0..width).map(Some).collect();
-        input.node =
-            self.add_projection(input.node, project, Arc::new(Schema::new(fields)), roles, &moved);
+        input.node = self.add_projection(input.node, project, Arc::new(Schema::new(fields)), roles, &moved);
         Ok(columns)
     }
 
     /// The bounds that rows carry with them.
     fn attached(&self, node: NodeId, window: Window) -> Result<(WindowSource, DataType), Error> {
         let find = |wanted: Part| {
-            self.roles[node].iter().position(|role| {
-                matches!(role, Role::Bound(part, other) if *part == wanted && other.id == window.id)
-            })
+            self.roles[node].iter().position(
+                |role| matches!(role, Role::Bound(part, other) if *part == wanted && other.id == window.id),
+            )
         };
         match (find(Part::Start), find(Part::End)) {
             (Some(start), Some(end)) => {
                 let data_type = self.schema(node).field(start).data_type().clone();
-                Ok((WindowSource::Attached { start, end, unit: window.spec.unit }, data_type))
+                Ok((
+                    WindowSource::Attached { start, end, unit: window.spec.unit, zone: window.spec.zone },
+                    data_type,
+                ))
             }
             (start, _) => {
                 let missing = if start.is_some() { Part::End } else { Part::Start };
-                let message = format!("the inner query leaves out {}, which the outer one needs", missing.name());
+                let message =
+                    format!("the inner query leaves out {}, which the outer one needs", missing.name());
                 Err(Error::plan(code::WINDOW_GROUPING, message)
                     .at(self.places.aggregate)
                     .hint("Select window_start and window_end in the inner query and group by both."))
@@ -211,8 +231,12 @@ impl Lowering<'_> {
     /// Brings rows of one group together. `single`: in the order in which they come.
     fn exchange(&mut self, node: NodeId, keys: &[usize], sets: Option<&[Vec<bool>]>, single: bool) -> NodeId {
         let in_all_sets = |position: usize| sets.is_none_or(|sets| sets.iter().all(|set| !set[position]));
-        let hash: Vec<usize> =
-            keys.iter().enumerate().filter(|(position, _)| in_all_sets(*position)).map(|(_, key)| *key).collect();
+        let hash: Vec<usize> = keys
+            .iter()
+            .enumerate()
+            .filter(|(position, _)| in_all_sets(*position))
+            .map(|(_, key)| *key)
+            .collect();
         let distribution =
             if single || hash.is_empty() { Distribution::Single } else { Distribution::Hash(hash) };
         self.add_exchange(node, distribution)
@@ -274,14 +298,10 @@ impl Lowering<'_> {
             });
         }
         let given = self.stream(input.node);
-        let identified = sets.is_none().then(|| {
-            (0..bounds.min(2)).chain(bounds..bounds + keys.len()).collect()
-        });
-        let stream = Stream {
-            bounded: given.bounded,
-            watermark: given.watermark && bounds > 0,
-            key: identified,
-        };
+        let identified =
+            sets.is_none().then(|| (0..bounds.min(2)).chain(bounds..bounds + keys.len()).collect());
+        let stream =
+            Stream { bounded: given.bounded, watermark: given.watermark && bounds > 0, key: identified };
         let id_column = sets.is_some().then(|| bounds + keys.len());
         let ids = sets.as_ref().and_then(|_| grouping.other_ids(keys));
         let node = WindowAggregateNode {
@@ -321,7 +341,8 @@ impl Lowering<'_> {
         for (ours, theirs) in sorted {
             cases.push((literal(*ours)?, literal(*theirs)?));
         }
-        let renumbered = case(Some(self.column(node, column)), cases, Some(literal(0)?)).map_err(from_datafusion)?;
+        let renumbered =
+            case(Some(self.column(node, column)), cases, Some(literal(0)?)).map_err(from_datafusion)?;
         let width = schema.fields().len();
         let mut project: Vec<ExprRef> = (0..width).map(|index| self.column(node, index)).collect();
         project[column] = renumbered;
@@ -425,12 +446,35 @@ fn dependence(expr: &Expr, schema: &DFSchema) -> Dependence {
         return Dependence { order_sensitive: true, inexact: true };
     };
     let exact = [
-        "count", "sum", "min", "max", "avg", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor", "grouping",
-        "approx_distinct", "median", "percentile_cont",
+        "count",
+        "sum",
+        "min",
+        "max",
+        "avg",
+        "bool_and",
+        "bool_or",
+        "bit_and",
+        "bit_or",
+        "bit_xor",
+        "grouping",
+        "approx_distinct",
+        "median",
+        "percentile_cont",
     ];
     let statistics = [
-        "stddev", "stddev_pop", "stddev_samp", "var", "var_pop", "var_samp", "var_population", "var_sample",
-        "corr", "covar_pop", "covar_samp", "approx_median", "approx_percentile_cont",
+        "stddev",
+        "stddev_pop",
+        "stddev_samp",
+        "var",
+        "var_pop",
+        "var_samp",
+        "var_population",
+        "var_sample",
+        "corr",
+        "covar_pop",
+        "covar_samp",
+        "approx_median",
+        "approx_percentile_cont",
         "approx_percentile_cont_with_weight",
     ];
     let name = call.func.name().to_lowercase();

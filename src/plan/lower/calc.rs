@@ -88,7 +88,11 @@ impl Lowering<'_> {
                 None => {
                     project.push(self.physical(expr, schema, &input)?);
                     roles.push(self.computed_role(expr, field.name(), schema, &input)?);
-                    fields.push(Arc::new(Field::new(field.name(), field.data_type().clone(), field.is_nullable())));
+                    fields.push(Arc::new(Field::new(
+                        field.name(),
+                        field.data_type().clone(),
+                        field.is_nullable(),
+                    )));
                 }
             }
             slots.push(Slot::Column(project.len() - 1));
@@ -108,7 +112,13 @@ impl Lowering<'_> {
     }
 
     /// What an expression over time attributes is: no longer one.
-    fn computed_role(&self, expr: &Expr, name: &str, schema: &DFSchema, input: &Lowered) -> Result<Role, Error> {
+    fn computed_role(
+        &self,
+        expr: &Expr,
+        name: &str,
+        schema: &DFSchema,
+        input: &Lowered,
+    ) -> Result<Role, Error> {
         for column in columns_of([expr], schema)? {
             match self.role(input, column) {
                 role @ (Role::Time(_) | Role::Bound(..)) => {
@@ -174,10 +184,14 @@ impl Lowering<'_> {
     pub(super) fn layout(&mut self, lowered: Lowered, schema: &SchemaRef) -> Result<NodeId, Error> {
         let lowered = self.materialize(lowered);
         let given = Arc::clone(self.schema(lowered.node));
-        let indexes: Vec<usize> = lowered.slots.iter().filter_map(|slot| match slot {
-            Slot::Column(index) => Some(*index),
-            Slot::Pending(_) => None,
-        }).collect();
+        let indexes: Vec<usize> = lowered
+            .slots
+            .iter()
+            .filter_map(|slot| match slot {
+                Slot::Column(index) => Some(*index),
+                Slot::Pending(_) => None,
+            })
+            .collect();
         debug_assert_eq!(indexes.len(), schema.fields().len(), "a slot for each column");
         let same = indexes.len() == given.fields().len()
             && indexes.iter().enumerate().all(|(position, index)| position == *index)
@@ -229,8 +243,7 @@ fn without_alias(expr: &Expr) -> &Expr {
 
 fn is_identity(project: &[ExprRef], schema: &SchemaRef) -> bool {
     project.len() == schema.fields().len()
-        && project
-            .iter()
-            .enumerate()
-            .all(|(position, expr)| expr.downcast_ref::<Column>().is_some_and(|column| column.index() == position))
+        && project.iter().enumerate().all(|(position, expr)| {
+            expr.downcast_ref::<Column>().is_some_and(|column| column.index() == position)
+        })
 }

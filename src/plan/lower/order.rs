@@ -53,9 +53,7 @@ impl Lowering<'_> {
     }
 
     pub(super) fn limit(&mut self, limit: &Limit) -> Result<Lowered, Error> {
-        let constant = || {
-            unsupported("a LIMIT that is no number").at(self.places.limit)
-        };
+        let constant = || unsupported("a LIMIT that is no number").at(self.places.limit);
         let SkipType::Literal(skip) = limit.get_skip_type().map_err(from_datafusion)? else {
             return Err(constant());
         };
@@ -73,8 +71,7 @@ impl Lowering<'_> {
             self.plan.nodes[input.node].operation,
             Operation::Sort(_) | Operation::TemporalSort(_) | Operation::Exchange(Distribution::Single)
         );
-        let below =
-            if is_single { input.node } else { self.add_exchange(input.node, Distribution::Single) };
+        let below = if is_single { input.node } else { self.add_exchange(input.node, Distribution::Single) };
         let (schema, roles) = (self.schema(below).clone(), self.roles[below].clone());
         let stream = self.stream(below);
         input.node =
