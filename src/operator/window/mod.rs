@@ -118,8 +118,7 @@ impl WindowAggregate {
             return Err(Error::plan(code::NOT_SUPPORTED, error.message().to_owned())
                 .hint("Group by a column of another type, or by a part of it."));
         }
-        let separate = node.aggregates.iter().any(|call| call.order_sensitive);
-        let placer = Placer::try_new(&node.window, node.allowed_lateness_us, separate)?;
+        let placer = Placer::try_new(node)?;
         let is_global = placer.assigner.kind() == Kind::Global;
         let is_ranked = is_final || placer.is_sliced() || !recipe.sets.is_empty();
         let results = ResultBatches::new(schema, !is_global, placer.assigner.unit_us());
