@@ -10,6 +10,7 @@ use datafusion_functions_aggregate::count::count_udaf;
 use datafusion_functions_aggregate::sum::sum_udaf;
 use datafusion_physical_expr::expressions::{BinaryExpr, Column, lit};
 
+use super::property::windows_of;
 use super::{
     assign, call, call_over, distinct_count, filtered, node, operator, output, plain_calls, run_node,
     run_two_phase,
@@ -71,6 +72,29 @@ fn years_1_and_9999() {
 }
 
 #[test]
+fn the_ends_of_time_are_told() {
+    let far = (1 << 62) / MS;
+    for kind in [
+        TEN,
+        WindowKind::Hop { slide_us: 5 * MS, size_us: 15 * MS },
+        WindowKind::Cumulate { step_us: 5 * MS, size_us: 15 * MS },
+    ] {
+        let node = node(assign(kind, 3 * MS), vec![], vec![call(count_udaf(), "c")]);
+        for cut in [1, 2] {
+            let (given, counts) = run_node(&node, &at(&[-far, far]), 0, cut);
+            let windows = |time| windows_of(kind, 3, time).len();
+            assert_eq!(given.len(), windows(-far) + windows(far));
+            assert_eq!(counts.used, 2);
+        }
+        for beyond in [i64::MIN / MS, -far - 1, far + 1, i64::MAX / MS] {
+            let batch = stream_batch(&at(&[0, beyond]), &[i64::MIN; 2]);
+            let error = operator(&node).process_batch(batch, &mut Output::default()).unwrap_err();
+            assert_eq!(error.code(), "R002");
+        }
+    }
+}
+
+#[test]
 fn cumulate_repeats_quiet_steps() {
     // The steps that conformance/cumulate_quiet_steps expects, in ms for seconds.
     let kind = WindowKind::Cumulate { step_us: 5 * MS, size_us: 30 * MS };
@@ -119,6 +143,18 @@ fn hop_over_many_slices_drops_its_state() {
     operator.process_watermark(Watermark::MAX, &mut out).unwrap();
     assert_eq!(operator.state().windows, 0);
     assert_eq!(operator.state().rows, 0);
+}
+
+#[test]
+fn only_what_needs_arrival_order_has_its_own_windows() {
+    let kind = WindowKind::Hop { slide_us: MS, size_us: 8 * MS };
+    let mut sum = call(sum_udaf(), "s");
+    sum.order_sensitive = true;
+    for (call, parts) in [(sum, 1), (super::ordered_calls().remove(1), 8)] {
+        let mut operator = operator(&node(assign(kind, 0), vec![], vec![call]));
+        operator.process_batch(stream_batch(&at(&[3]), &[0]), &mut Output::default()).unwrap();
+        assert_eq!(operator.state().windows, parts);
+    }
 }
 
 #[test]
