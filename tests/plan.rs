@@ -102,7 +102,12 @@ fn read(file: &Path) -> Vec<Case> {
         let (directive, name) = case.unwrap_or_else(|| panic!("{}: no directive: {line}", file.display()));
         let sql: Vec<&str> = lines.by_ref().take_while(|line| *line != "----").collect();
         let expected: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
-        cases.push(Case { directive, name: name.to_owned(), sql: sql.join("\n"), expected: expected.join("\n") });
+        cases.push(Case {
+            directive,
+            name: name.to_owned(),
+            sql: sql.join("\n"),
+            expected: expected.join("\n"),
+        });
     }
     cases
 }
@@ -126,7 +131,13 @@ fn rewrite(file: &Path) {
         };
         let expected = if expected.is_empty() { expected } else { format!("{}\n", expected.trim_end()) };
         let separator = if out.is_empty() { "" } else { "\n" };
-        let _ = write!(out, "{separator}{}: {}\n{}\n----\n{expected}", case.directive.word(), case.name, case.sql);
+        let _ = write!(
+            out,
+            "{separator}{}: {}\n{}\n----\n{expected}",
+            case.directive.word(),
+            case.name,
+            case.sql
+        );
     }
     fs::write(file, out).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
 }
@@ -201,7 +212,8 @@ struct TestConnectors;
 
 impl ConnectorCatalog for TestConnectors {
     fn check(&self, table: &Table) -> Result<TableFacts, Error> {
-        let facts = |is_source, is_sink, bounded| TableFacts { is_source, is_sink, bounded, takes_changelog: false };
+        let facts =
+            |is_source, is_sink, bounded| TableFacts { is_source, is_sink, bounded, takes_changelog: false };
         match table.connector.as_str() {
             "file" | "filesystem" => Ok(facts(true, true, true)),
             "stream" => Ok(facts(true, true, false)),

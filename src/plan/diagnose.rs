@@ -82,7 +82,8 @@ pub(super) fn with_names(error: Error, word: &str, names: &[&str]) -> Error {
     if let Some(near) = did_you_mean(word, names.iter().copied()) {
         return error.hint(format!("Use \"{near}\"."));
     }
-    let names: Vec<_> = names.iter().filter(|name| !is_internal(name)).map(|name| format!("\"{name}\"")).collect();
+    let names: Vec<_> =
+        names.iter().filter(|name| !is_internal(name)).map(|name| format!("\"{name}\"")).collect();
     if names.is_empty() || names.len() > 20 {
         return error;
     }
@@ -104,16 +105,20 @@ fn from_text(kind: Kind, text: &str) -> Error {
     if text.contains("must appear in the GROUP BY clause") {
         let name = between(&text, "column \"", "\"").or_else(|| between(&text, "references: ", " must"));
         let what = name.map_or_else(|| "a column".to_owned(), |name| format!("\"{}\"", unqualified(name)));
-        return Error::plan(code::NOT_GROUPED, format!("{what} is neither grouped by nor inside an aggregate"))
-            .hint("Add it to GROUP BY, or use an aggregate such as MAX or FIRST_VALUE.");
+        return Error::plan(
+            code::NOT_GROUPED,
+            format!("{what} is neither grouped by nor inside an aggregate"),
+        )
+        .hint("Add it to GROUP BY, or use an aggregate such as MAX or FIRST_VALUE.");
     }
     if text.starts_with("Ambiguous reference") || text.contains("is ambiguous") {
         let name = text.rsplit(' ').next().unwrap_or_default().trim_matches(['"', '\'', '.']);
         return ambiguous(name.rsplit('.').next().unwrap_or(name));
     }
-    let is_type = ["Cannot coerce", "Cannot infer common", "No function matches", "coercion", "Unsupported CAST"]
-        .iter()
-        .any(|part| text.contains(part));
+    let is_type =
+        ["Cannot coerce", "Cannot infer common", "No function matches", "coercion", "Unsupported CAST"]
+            .iter()
+            .any(|part| text.contains(part));
     let message = lower_first(text.trim_end_matches('.'));
     match kind {
         Kind::NotImplemented => Error::plan(code::NOT_SUPPORTED, message),

@@ -20,6 +20,7 @@ mod lower;
 mod places;
 mod rewrite;
 mod stream_plan;
+mod text;
 mod window;
 mod window_text;
 
@@ -157,7 +158,9 @@ impl Planner {
         let statements = sql::parse(sql)?;
         let [only] = statements.as_slice() else {
             let message = format!("one statement is expected here, not {}", statements.len());
-            return Err(Error::plan(code::INVALID_QUERY, message).at(statements.get(1).map(|second| second.span)));
+            return Err(
+                Error::plan(code::INVALID_QUERY, message).at(statements.get(1).map(|second| second.span))
+            );
         };
         match &only.statement {
             Statement::Query(query) => self.plan_query(query, catalog),

@@ -43,7 +43,8 @@ impl Visitor for Places {
     }
 
     fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
-        let joined = select.from.iter().flat_map(|from| &from.joins).map(|join| from_sql_span(join.relation.span()));
+        let joined =
+            select.from.iter().flat_map(|from| &from.joins).map(|join| from_sql_span(join.relation.span()));
         let listed = select.from.iter().skip(1).map(|from| from_sql_span(from.relation.span()));
         self.join = self.join.or_else(|| joined.chain(listed).flatten().next());
         let keys = match &select.group_by {

@@ -55,9 +55,14 @@ fn read(parser: &mut Parser, mut negative: bool) -> Result<Expr, Error> {
     let token = parser.next_token();
     let text = match &token.token {
         Token::SingleQuotedString(text) | Token::Number(text, _) => text.trim().to_owned(),
-        _ => return Err(Error::parse(code::SYNTAX, format!("expected the interval's value in quotes, found \"{}\"", token.token))
+        _ => {
+            return Err(Error::parse(
+                code::SYNTAX,
+                format!("expected the interval's value in quotes, found \"{}\"", token.token),
+            )
             .at(errors::span(token.span))
-            .hint("Write an interval such as INTERVAL '10' SECOND.")),
+            .hint("Write an interval such as INTERVAL '10' SECOND."));
+        }
     };
     let literal = Literal { text, span: errors::span(token.span), negative };
     let fields = fields(parser)?;
@@ -196,9 +201,12 @@ fn fields(parser: &mut Parser) -> Result<Option<(Unit, Option<Unit>)>, Error> {
     }
     let token = parser.peek_token();
     let Some(last) = unit(parser) else {
-        return Err(Error::parse(code::SYNTAX, format!("expected a unit of time, found \"{}\"", token.token))
-            .at(errors::span(token.span))
-            .hint("Write an interval such as INTERVAL '1:30' HOUR TO MINUTE."));
+        return Err(Error::parse(
+            code::SYNTAX,
+            format!("expected a unit of time, found \"{}\"", token.token),
+        )
+        .at(errors::span(token.span))
+        .hint("Write an interval such as INTERVAL '1:30' HOUR TO MINUTE."));
     };
     let mut field = first;
     while field != last {
@@ -291,7 +299,10 @@ impl Literal {
                 rest.split_once(separator).ok_or_else(|| self.misfit(first, last))?
             };
             let mut amount = Amount::parse(part.trim(), unit)
-                .filter(|amount| !part.trim().starts_with(['-', '+']) && (unit == Unit::Second || amount.fraction.is_empty()))
+                .filter(|amount| {
+                    !part.trim().starts_with(['-', '+'])
+                        && (unit == Unit::Second || amount.fraction.is_empty())
+                })
                 .ok_or_else(|| self.misfit(first, last))?;
             let limit = if unit == first { None } else { larger_limit(unit) };
             if limit.is_some_and(|limit| amount.whole >= limit) {
@@ -462,7 +473,9 @@ impl Amount {
         }
         let fraction = fraction.trim_end_matches('0');
         let has_fraction = !fraction.is_empty();
-        if has_fraction && (unit.size().0 != 0 || fraction.len() > MAX_FRACTION_DIGITS || unit == Unit::Nanosecond) {
+        if has_fraction
+            && (unit.size().0 != 0 || fraction.len() > MAX_FRACTION_DIGITS || unit == Unit::Nanosecond)
+        {
             return None;
         }
         let whole = if whole.is_empty() { 0 } else { whole.parse().ok()? };

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 
 use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
-    self, BinaryOperator, Expr, FormatClause, GroupByExpr, Ident, SelectFlavor, SelectItem, SetExpr, TableAlias,
-    TableFactor, TableWithJoins, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    self, BinaryOperator, Expr, FormatClause, GroupByExpr, Ident, SelectFlavor, SelectItem, SetExpr,
+    TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -222,11 +222,7 @@ fn join(mut operands: Vec<Expr>, op: &BinaryOperator) -> Expr {
         return operands.remove(0);
     }
     let right = operands.split_off(operands.len() / 2);
-    Expr::BinaryOp {
-        left: Box::new(join(operands, op)),
-        op: op.clone(),
-        right: Box::new(join(right, op)),
-    }
+    Expr::BinaryOp { left: Box::new(join(operands, op)), op: op.clone(), right: Box::new(join(right, op)) }
 }
 
 /// The error of the innermost subquery that can't be parsed.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use datafusion_common::DFSchema;
+use datafusion_common::tree_node::TreeNode;
 use datafusion_expr::{Expr, ExprSchemable};
 use datafusion_optimizer::analyzer::type_coercion::TypeCoercionRewriter;
-use datafusion_common::tree_node::TreeNode;
 use datafusion_sql::planner::{PlannerContext, SqlToRel};
 use sqlparser::ast;
 
@@ -38,10 +38,7 @@ pub(in crate::plan) fn bind_expression(
     let bound = planner
         .sql_to_expr(tree, schema, &mut PlannerContext::new())
         .map_err(|error| with_function_names(session, from_datafusion(error)))?;
-    let coerced = bound
-        .rewrite(&mut TypeCoercionRewriter::new(schema))
-        .map_err(from_datafusion)?
-        .data;
+    let coerced = bound.rewrite(&mut TypeCoercionRewriter::new(schema)).map_err(from_datafusion)?.data;
     coerced.get_type(schema).map_err(from_datafusion)?;
     Ok(coerced)
 }

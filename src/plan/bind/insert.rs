@@ -25,14 +25,18 @@ pub(in crate::plan) fn bind_insert(
     let table = match find_relation(session, ident) {
         Some(Relation::Table(table)) => Arc::clone(table),
         Some(Relation::View(_)) => {
-            return Err(Error::plan(code::INVALID_QUERY, format!("\"{}\" is a view; it takes no rows", ident.value))
-                .at(span)
-                .hint("Insert into the table below the view."));
+            return Err(Error::plan(
+                code::INVALID_QUERY,
+                format!("\"{}\" is a view; it takes no rows", ident.value),
+            )
+            .at(span)
+            .hint("Insert into the table below the view."));
         }
         None => return Err(unknown_relation(session, &ident.value, span)),
     };
     if !session.connectors.check(&table)?.is_sink {
-        let message = format!("\"{}\" can't be written: the connector \"{}\" only reads", table.name, table.connector);
+        let message =
+            format!("\"{}\" can't be written: the connector \"{}\" only reads", table.name, table.connector);
         return Err(Error::plan(code::SINK_MISMATCH, message).at(span));
     }
     let writable: Vec<&Column> = table.columns.iter().filter(|column| is_writable(&column.kind)).collect();
@@ -60,8 +64,11 @@ fn targets(insert: &Insert, writable: &[&Column], table: &Table) -> Result<Vec<u
     for ident in &insert.columns {
         let target = target(ident, writable, table)?;
         if targets.contains(&target) {
-            return Err(Error::plan(code::SINK_MISMATCH, format!("the column \"{}\" is listed twice", ident.value))
-                .at(from_sql_span(ident.span)));
+            return Err(Error::plan(
+                code::SINK_MISMATCH,
+                format!("the column \"{}\" is listed twice", ident.value),
+            )
+            .at(from_sql_span(ident.span)));
         }
         targets.push(target);
     }
@@ -81,7 +88,8 @@ fn target(ident: &Ident, writable: &[&Column], table: &Table) -> Result<usize, E
     }
     let names: Vec<&str> = writable.iter().map(|column| column.name.as_str()).collect();
     let message = format!("\"{}\" has no column \"{}\" that can be written", table.name, ident.value);
-    Err(with_names(Error::plan(code::UNKNOWN_COLUMN, message), &ident.value, &names).at(from_sql_span(ident.span)))
+    Err(with_names(Error::plan(code::UNKNOWN_COLUMN, message), &ident.value, &names)
+        .at(from_sql_span(ident.span)))
 }
 
 fn project(
@@ -93,7 +101,8 @@ fn project(
 ) -> Result<LogicalPlan, Error> {
     let given = plan.schema().columns();
     if given.len() != targets.len() {
-        let text = |names: Vec<&str>| names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
+        let text =
+            |names: Vec<&str>| names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
         let message = format!(
             "the query gives {} columns ({}), \"{}\" takes {} ({})",
             given.len(),
@@ -110,10 +119,12 @@ fn project(
             Some(source) => {
                 let (_, field) = plan.schema().qualified_field(source);
                 let expr = Expr::Column(given[source].clone());
-                coerce(expr, field.name(), field.data_type(), column, table).map_err(|error| error.at(span))?
+                coerce(expr, field.name(), field.data_type(), column, table)
+                    .map_err(|error| error.at(span))?
             }
             None if !column.nullable => {
-                let message = format!("\"{}\" of \"{}\" is NOT NULL and gets no value", column.name, table.name);
+                let message =
+                    format!("\"{}\" of \"{}\" is NOT NULL and gets no value", column.name, table.name);
                 return Err(Error::plan(code::SINK_MISMATCH, message)
                     .at(span)
                     .hint("Add it to the column list and to the query."));
@@ -136,7 +147,8 @@ fn coerce(expr: Expr, name: &str, from: &DataType, column: &Column, table: &Tabl
         return Ok(cast(expr, column.data_type.clone()));
     }
     let (from, to) = (sql_type_name(from), sql_type_name(&column.data_type));
-    let message = format!("\"{name}\" is {from}, the column \"{}\" of \"{}\" is {to}", column.name, table.name);
+    let message =
+        format!("\"{name}\" is {from}, the column \"{}\" of \"{}\" is {to}", column.name, table.name);
     Err(Error::plan(code::SINK_MISMATCH, message).hint(format!("Convert it with CAST({name} AS {to}).")))
 }
 
@@ -152,7 +164,9 @@ fn is_assignable(from: &DataType, to: &DataType) -> bool {
         (Timestamp(_, from), Timestamp(_, to)) => from.is_some() == to.is_some(),
         (Date32, Timestamp(_, None)) => true,
         (Time32(_) | Time64(_), Time32(_) | Time64(_)) => true,
-        (List(from), List(to)) => from.data_type() == to.data_type() || is_assignable(from.data_type(), to.data_type()),
+        (List(from), List(to)) => {
+            from.data_type() == to.data_type() || is_assignable(from.data_type(), to.data_type())
+        }
         (Struct(from), Struct(to)) => {
             from.len() == to.len()
                 && from.iter().zip(to).all(|(from, to)| {

@@ -280,7 +280,8 @@ pub(super) fn unknown_relation(session: &Session, name: &str, span: Option<Span>
 
 /// Replaces the hint of an unknown function by the nearest of our names.
 fn with_function_names(session: &Session, error: Error) -> Error {
-    let Some(name) = error.message().strip_prefix("no function \"").and_then(|rest| rest.strip_suffix('"')) else {
+    let Some(name) = error.message().strip_prefix("no function \"").and_then(|rest| rest.strip_suffix('"'))
+    else {
         return error;
     };
     let functions = &session.functions;

@@ -145,7 +145,9 @@ fn bare_tables(factor: &mut TableFactor) -> Vec<&mut Ident> {
         .enumerate()
         .filter_map(|(index, arg)| match arg {
             FunctionArg::Unnamed(arg) if index == 0 && bare(arg) => Some(arg),
-            FunctionArg::Named { name, arg, .. } if name.value.eq_ignore_ascii_case("data") && bare(arg) => Some(arg),
+            FunctionArg::Named { name, arg, .. } if name.value.eq_ignore_ascii_case("data") && bare(arg) => {
+                Some(arg)
+            }
             _ => None,
         })
         .filter_map(|arg| match arg {

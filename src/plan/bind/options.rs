@@ -33,8 +33,11 @@ impl TimeOptions {
                 NULL_TIME => read.null_time = null_time(entry)?,
                 EMIT_STRATEGY => read.periodic = is_periodic(entry)?,
                 key if key.starts_with(ALIGNMENT) => {
-                    return Err(Error::plan(code::NOT_SUPPORTED, format!("the option \"{key}\" can't be used yet"))
-                        .at(entry.key_span));
+                    return Err(Error::plan(
+                        code::NOT_SUPPORTED,
+                        format!("the option \"{key}\" can't be used yet"),
+                    )
+                    .at(entry.key_span));
                 }
                 key => {
                     let error = Error::plan(code::UNKNOWN_OPTION, format!("unknown option \"{key}\""))

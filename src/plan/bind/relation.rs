@@ -180,7 +180,10 @@ fn check_window(plan: &LogicalPlan, block: &BlockClauses) -> Result<(), Error> {
     if aggregates_windows {
         return Ok(());
     }
-    Err(Error::plan(code::INVALID_QUERY, "EMIT has no effect here: the query block aggregates over no window")
-        .at(*span)
-        .hint("Leave EMIT out, or group by window_start and window_end of a window function."))
+    Err(Error::plan(
+        code::INVALID_QUERY,
+        "EMIT has no effect here: the query block aggregates over no window",
+    )
+    .at(*span)
+    .hint("Leave EMIT out, or group by window_start and window_end of a window function."))
 }

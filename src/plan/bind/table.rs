@@ -15,8 +15,8 @@ use crate::catalog::{Column, ColumnKind, OptionEntry, Options, Table, WatermarkS
 use crate::error::{Error, Span, code};
 use crate::plan::constant::is_deterministic;
 use crate::plan::diagnose::{from_datafusion, from_sql_span, with_names};
-use crate::plan::window::interval_us;
 use crate::plan::sql_type_name;
+use crate::plan::window::interval_us;
 use crate::sql::{ColumnDefKind, CreateTable, SqlType, TableOption, WatermarkDef};
 use crate::stream::TimeUnit;
 
@@ -33,32 +33,38 @@ pub(in crate::plan) fn create_table(session: &Arc<Session>, statement: &CreateTa
         statement.watermark.as_ref().map(|clause| watermark(session, clause, &columns, &time)).transpose()?;
     let primary_key =
         statement.primary_key.iter().map(|ident| key_column(ident, &columns)).collect::<Result<_, _>>()?;
-    checked(session, Table {
-        name,
-        columns,
-        watermark,
-        primary_key,
-        options,
-        connector,
-        bounded: false,
-        temporary: statement.temporary,
-    })
+    checked(
+        session,
+        Table {
+            name,
+            columns,
+            watermark,
+            primary_key,
+            options,
+            connector,
+            bounded: false,
+            temporary: statement.temporary,
+        },
+    )
 }
 
 /// The table that `FROM 'path'` reads.
 pub(super) fn of_file(session: &Arc<Session>, path: &str) -> Result<Table, Error> {
     let options: Options = [("connector", "filesystem"), ("path", path)].into_iter().collect();
     let columns = inferred(session, &options)?;
-    checked(session, Table {
-        name: path.to_owned(),
-        columns,
-        watermark: None,
-        primary_key: Vec::new(),
-        options,
-        connector: "filesystem".to_owned(),
-        bounded: false,
-        temporary: true,
-    })
+    checked(
+        session,
+        Table {
+            name: path.to_owned(),
+            columns,
+            watermark: None,
+            primary_key: Vec::new(),
+            options,
+            connector: "filesystem".to_owned(),
+            bounded: false,
+            temporary: true,
+        },
+    )
 }
 
 fn checked(session: &Session, mut table: Table) -> Result<Table, Error> {
@@ -87,10 +93,11 @@ fn connector(name: &str, options: &Options) -> Result<String, Error> {
     match (options.get("connector"), options.get("path")) {
         (Some(connector), _) => Ok(connector.to_owned()),
         (None, Some(_)) => Ok("filesystem".to_owned()),
-        (None, None) => {
-            Err(Error::plan(code::MISSING_OPTION, format!("the table \"{name}\" has no option \"connector\""))
-                .hint("Say where its rows are, such as WITH ('connector' = 'filesystem', 'path' = 'rows.csv')."))
-        }
+        (None, None) => Err(Error::plan(
+            code::MISSING_OPTION,
+            format!("the table \"{name}\" has no option \"connector\""),
+        )
+        .hint("Say where its rows are, such as WITH ('connector' = 'filesystem', 'path' = 'rows.csv').")),
     }
 }
 
@@ -179,7 +186,9 @@ fn plain_type(data_type: &DataType, zone: &str) -> DataType {
         DataType::Struct(fields) => DataType::Struct(
             fields
                 .iter()
-                .map(|field| Field::new(field.name(), plain_type(field.data_type(), zone), field.is_nullable()))
+                .map(|field| {
+                    Field::new(field.name(), plain_type(field.data_type(), zone), field.is_nullable())
+                })
                 .collect(),
         ),
         other => other.clone(),
@@ -187,7 +196,11 @@ fn plain_type(data_type: &DataType, zone: &str) -> DataType {
 }
 
 /// Puts the computed columns where they were declared.
-fn add_computed(session: &Arc<Session>, statement: &CreateTable, columns: &mut Vec<Column>) -> Result<(), Error> {
+fn add_computed(
+    session: &Arc<Session>,
+    statement: &CreateTable,
+    columns: &mut Vec<Column>,
+) -> Result<(), Error> {
     let base = schema_of(columns)?;
     let inferred = columns.len() - statement.columns.iter().filter(|def| !is_computed(&def.kind)).count();
     for (position, def) in statement.columns.iter().enumerate() {
@@ -195,12 +208,15 @@ fn add_computed(session: &Arc<Session>, statement: &CreateTable, columns: &mut V
         let bound = bind_expression(session, expr, &base).map_err(|error| error.at(def.span))?;
         let data_type = bound.get_type(&base).map_err(from_datafusion)?;
         let nullable = bound.nullable(&base).map_err(from_datafusion)?;
-        columns.insert(inferred + position, Column {
-            name: def.name.value.clone(),
-            data_type,
-            nullable,
-            kind: ColumnKind::Computed { expr: Box::new(bound), sql: text.clone() },
-        });
+        columns.insert(
+            inferred + position,
+            Column {
+                name: def.name.value.clone(),
+                data_type,
+                nullable,
+                kind: ColumnKind::Computed { expr: Box::new(bound), sql: text.clone() },
+            },
+        );
     }
     Ok(())
 }
@@ -222,7 +238,8 @@ fn check_duplicates(statement: &CreateTable, columns: &[Column]) -> Result<(), E
     let mut seen = HashSet::new();
     for column in columns {
         if !seen.insert(column.name.as_str()) {
-            let span = statement.columns.iter().rev().find(|def| def.name.value == column.name).map(|def| def.span);
+            let span =
+                statement.columns.iter().rev().find(|def| def.name.value == column.name).map(|def| def.span);
             let message = format!("the column \"{}\" is declared twice", column.name);
             return Err(Error::plan(code::INVALID_TABLE, message).at(span));
         }
@@ -289,7 +306,8 @@ fn event_time_unit(column: &Column) -> Result<TimeUnit, Error> {
         return Ok(unit);
     }
     let (name, kind) = (&column.name, sql_type_name(&column.data_type));
-    let message = format!("\"{name}\" is {kind}, an event time must be TIMESTAMP or TIMESTAMP_LTZ of up to 6 digits");
+    let message =
+        format!("\"{name}\" is {kind}, an event time must be TIMESTAMP or TIMESTAMP_LTZ of up to 6 digits");
     let digits = if matches!(column.data_type, DataType::Timestamp(..)) { 6 } else { 3 };
     Err(Error::plan(code::INVALID_WATERMARK, message).hint(format!(
         "Add a column such as event_time AS CAST({name} AS TIMESTAMP({digits})) and declare the WATERMARK for it."
@@ -301,7 +319,11 @@ fn watermark_expr(bound: Expr, column: &Column, schema: &DFSchema) -> Result<Exp
     let data_type = bound.get_type(schema).map_err(from_datafusion)?;
     let is_time = matches!(data_type, DataType::Timestamp(..) | DataType::Null);
     if !is_time {
-        let message = format!("the watermark of \"{}\" must be a timestamp, not {}", column.name, sql_type_name(&data_type));
+        let message = format!(
+            "the watermark of \"{}\" must be a timestamp, not {}",
+            column.name,
+            sql_type_name(&data_type)
+        );
         return Err(Error::plan(code::INVALID_WATERMARK, message)
             .hint(format!("Write it as WATERMARK FOR {0} AS {0} - INTERVAL '5' SECOND.", column.name)));
     }

@@ -209,19 +209,19 @@ fn sql_type_of(data_type: &ast::DataType) -> Option<SqlType> {
                 _ => return None,
             }
         }
-        Sql::Array(ast::ArrayElemTypeDef::AngleBracket(element) | ast::ArrayElemTypeDef::Parenthesis(element)) => {
-            SqlType::Array(Box::new(sql_type_of(element)?))
-        }
+        Sql::Array(
+            ast::ArrayElemTypeDef::AngleBracket(element) | ast::ArrayElemTypeDef::Parenthesis(element),
+        ) => SqlType::Array(Box::new(sql_type_of(element)?)),
         Sql::Array(ast::ArrayElemTypeDef::SquareBracket(element, None)) => {
             SqlType::Array(Box::new(sql_type_of(element)?))
         }
-        Sql::Map(key, value) => {
-            SqlType::Map(Box::new(sql_type_of(key)?), Box::new(sql_type_of(value)?))
-        }
+        Sql::Map(key, value) => SqlType::Map(Box::new(sql_type_of(key)?), Box::new(sql_type_of(value)?)),
         Sql::Struct(fields, _) => SqlType::Row(
             fields
                 .iter()
-                .map(|field| Some((field.field_name.as_ref()?.value.clone(), sql_type_of(&field.field_type)?)))
+                .map(|field| {
+                    Some((field.field_name.as_ref()?.value.clone(), sql_type_of(&field.field_type)?))
+                })
                 .collect::<Option<_>>()?,
         ),
         _ => return None,

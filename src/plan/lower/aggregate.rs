@@ -36,10 +36,11 @@ struct Grouped {
 impl Lowering<'_> {
     pub(super) fn aggregate(&mut self, aggregate: &Aggregate, above: Above) -> Result<Lowered, Error> {
         let grouping = Grouping::of(&aggregate.group_expr);
-        let order = above.order || aggregate.aggr_expr.iter().any(|expr| {
-            let dependence = dependence(expr, aggregate.input.schema());
-            dependence.order_sensitive || dependence.inexact
-        });
+        let order = above.order
+            || aggregate.aggr_expr.iter().any(|expr| {
+                let dependence = dependence(expr, aggregate.input.schema());
+                dependence.order_sensitive || dependence.inexact
+            });
         let input = self.lower(&aggregate.input, Above { order })?;
         match self.grouped_window(&grouping, aggregate.input.schema(), &input)? {
             Some(grouped) => self.windowed(aggregate, &grouping, &grouped, input, above),
@@ -70,8 +71,8 @@ impl Lowering<'_> {
             bound.filter(|(_, other)| other.id == window.id).map(|(part, _)| part)
         };
         let parts: Vec<Option<Part>> = bounds.into_iter().map(part_of).collect();
-        check_parts(&parts, window)?;
-        check_sets(grouping, &parts)?;
+        check_parts(&parts, window).map_err(|error| error.at(self.places.aggregate))?;
+        check_sets(grouping, &parts).map_err(|error| error.at(self.places.aggregate))?;
         Ok(Some(Grouped { window, parts }))
     }
 
@@ -84,7 +85,8 @@ impl Lowering<'_> {
         above: Above,
     ) -> Result<Lowered, Error> {
         let schema = aggregate.input.schema();
-        let keys: Vec<usize> = (0..grouping.exprs.len()).filter(|index| grouped.parts[*index].is_none()).collect();
+        let keys: Vec<usize> =
+            (0..grouping.exprs.len()).filter(|index| grouped.parts[*index].is_none()).collect();
         let is_pending = input.pending.as_ref().is_some_and(|pending| pending.window.id == grouped.window.id);
         if is_pending {
             let read = keys.iter().map(|key| &grouping.exprs[*key]).chain(&aggregate.aggr_expr);
@@ -110,15 +112,25 @@ impl Lowering<'_> {
                 slots[index] = Slot::Column(*part as usize);
             }
         }
-        let node = self.group(aggregate, grouping, &keys, &key_columns, source, sets, input, Output {
-            fields: &mut fields,
-            roles: &mut roles,
-            slots: &mut slots,
-        })?;
+        let node = self.group(
+            aggregate,
+            grouping,
+            &keys,
+            &key_columns,
+            source,
+            sets,
+            input,
+            Output { fields: &mut fields, roles: &mut roles, slots: &mut slots },
+        )?;
         Ok(Lowered { node, slots, pending: None })
     }
 
-    fn unwindowed(&mut self, aggregate: &Aggregate, grouping: &Grouping, input: Lowered) -> Result<Lowered, Error> {
+    fn unwindowed(
+        &mut self,
+        aggregate: &Aggregate,
+        grouping: &Grouping,
+        input: Lowered,
+    ) -> Result<Lowered, Error> {
         let bounded = self.plan.nodes[input.node].properties.bounded;
         if !bounded {
             return Err(unbounded(input.pending.is_some()).at(self.places.aggregate));
@@ -133,11 +145,16 @@ impl Lowering<'_> {
         let source = WindowSource::Assign { time: 0, window: spec };
         let (mut fields, mut roles) = (Vec::new(), Vec::new());
         let mut slots = vec![Slot::Column(0); grouping.exprs.len()];
-        let node = self.group(aggregate, grouping, &keys, &key_columns, source, sets, input, Output {
-            fields: &mut fields,
-            roles: &mut roles,
-            slots: &mut slots,
-        })?;
+        let node = self.group(
+            aggregate,
+            grouping,
+            &keys,
+            &key_columns,
+            source,
+            sets,
+            input,
+            Output { fields: &mut fields, roles: &mut roles, slots: &mut slots },
+        )?;
         Ok(Lowered { node, slots, pending: None })
     }
 
@@ -165,7 +182,7 @@ impl Lowering<'_> {
                     let data_type = physical.data_type(node_schema).map_err(from_datafusion)?;
                     let nullable = physical.nullable(node_schema).map_err(from_datafusion)?;
                     columns.push(width + added.len());
-                    added.push((physical, Field::new(expr.schema_name().to_string(), data_type, nullable)));
+                    added.push((physical, Field::new(display_name(expr), data_type, nullable)));
                 }
             }
         }
@@ -181,17 +198,16 @@ impl Lowering<'_> {
             roles.push(Role::Plain);
         }
         let moved: Vec<Option<usize>> = (0..width).map(Some).collect();
-        input.node =
-            self.add_projection(input.node, project, Arc::new(Schema::new(fields)), roles, &moved);
+        input.node = self.add_projection(input.node, project, Arc::new(Schema::new(fields)), roles, &moved);
         Ok(columns)
     }
 
     /// The bounds that rows carry with them.
     fn attached(&self, node: NodeId, window: Window) -> Result<(WindowSource, DataType), Error> {
         let find = |wanted: Part| {
-            self.roles[node].iter().position(|role| {
-                matches!(role, Role::Bound(part, other) if *part == wanted && other.id == window.id)
-            })
+            self.roles[node].iter().position(
+                |role| matches!(role, Role::Bound(part, other) if *part == wanted && other.id == window.id),
+            )
         };
         match (find(Part::Start), find(Part::End)) {
             (Some(start), Some(end)) => {
@@ -200,7 +216,8 @@ impl Lowering<'_> {
             }
             (start, _) => {
                 let missing = if start.is_some() { Part::End } else { Part::Start };
-                let message = format!("the inner query leaves out {}, which the outer one needs", missing.name());
+                let message =
+                    format!("the inner query leaves out {}, which the outer one needs", missing.name());
                 Err(Error::plan(code::WINDOW_GROUPING, message)
                     .at(self.places.aggregate)
                     .hint("Select window_start and window_end in the inner query and group by both."))
@@ -211,8 +228,12 @@ impl Lowering<'_> {
     /// Brings rows of one group together. `single`: in the order in which they come.
     fn exchange(&mut self, node: NodeId, keys: &[usize], sets: Option<&[Vec<bool>]>, single: bool) -> NodeId {
         let in_all_sets = |position: usize| sets.is_none_or(|sets| sets.iter().all(|set| !set[position]));
-        let hash: Vec<usize> =
-            keys.iter().enumerate().filter(|(position, _)| in_all_sets(*position)).map(|(_, key)| *key).collect();
+        let hash: Vec<usize> = keys
+            .iter()
+            .enumerate()
+            .filter(|(position, _)| in_all_sets(*position))
+            .map(|(_, key)| *key)
+            .collect();
         let distribution =
             if single || hash.is_empty() { Distribution::Single } else { Distribution::Hash(hash) };
         self.add_exchange(node, distribution)
@@ -264,7 +285,7 @@ impl Lowering<'_> {
             let Dependence { order_sensitive, inexact } = dependence(expr, aggregate.input.schema());
             let field = aggregate.schema.field(first_call + position);
             slots.push(Slot::Column(fields.len()));
-            fields.push(Field::new(field.name(), field.data_type().clone(), field.is_nullable()));
+            fields.push(Field::new(display_name(expr), field.data_type().clone(), field.is_nullable()));
             roles.push(Role::Plain);
             aggregates.push(AggregateCall {
                 function: lowered.aggregate,
@@ -274,14 +295,10 @@ impl Lowering<'_> {
             });
         }
         let given = self.stream(input.node);
-        let identified = sets.is_none().then(|| {
-            (0..bounds.min(2)).chain(bounds..bounds + keys.len()).collect()
-        });
-        let stream = Stream {
-            bounded: given.bounded,
-            watermark: given.watermark && bounds > 0,
-            key: identified,
-        };
+        let identified =
+            sets.is_none().then(|| (0..bounds.min(2)).chain(bounds..bounds + keys.len()).collect());
+        let stream =
+            Stream { bounded: given.bounded, watermark: given.watermark && bounds > 0, key: identified };
         let id_column = sets.is_some().then(|| bounds + keys.len());
         let ids = sets.as_ref().and_then(|_| grouping.other_ids(keys));
         let node = WindowAggregateNode {
@@ -321,7 +338,8 @@ impl Lowering<'_> {
         for (ours, theirs) in sorted {
             cases.push((literal(*ours)?, literal(*theirs)?));
         }
-        let renumbered = case(Some(self.column(node, column)), cases, Some(literal(0)?)).map_err(from_datafusion)?;
+        let renumbered =
+            case(Some(self.column(node, column)), cases, Some(literal(0)?)).map_err(from_datafusion)?;
         let width = schema.fields().len();
         let mut project: Vec<ExprRef> = (0..width).map(|index| self.column(node, index)).collect();
         project[column] = renumbered;
@@ -425,12 +443,35 @@ fn dependence(expr: &Expr, schema: &DFSchema) -> Dependence {
         return Dependence { order_sensitive: true, inexact: true };
     };
     let exact = [
-        "count", "sum", "min", "max", "avg", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor", "grouping",
-        "approx_distinct", "median", "percentile_cont",
+        "count",
+        "sum",
+        "min",
+        "max",
+        "avg",
+        "bool_and",
+        "bool_or",
+        "bit_and",
+        "bit_or",
+        "bit_xor",
+        "grouping",
+        "approx_distinct",
+        "median",
+        "percentile_cont",
     ];
     let statistics = [
-        "stddev", "stddev_pop", "stddev_samp", "var", "var_pop", "var_samp", "var_population", "var_sample",
-        "corr", "covar_pop", "covar_samp", "approx_median", "approx_percentile_cont",
+        "stddev",
+        "stddev_pop",
+        "stddev_samp",
+        "var",
+        "var_pop",
+        "var_samp",
+        "var_population",
+        "var_sample",
+        "corr",
+        "covar_pop",
+        "covar_samp",
+        "approx_median",
+        "approx_percentile_cont",
         "approx_percentile_cont_with_weight",
     ];
     let name = call.func.name().to_lowercase();
@@ -441,6 +482,11 @@ fn dependence(expr: &Expr, schema: &DFSchema) -> Dependence {
         order_sensitive: !statistic && !exact.contains(&name.as_str()),
         inexact: statistic || (adds_up && floats),
     }
+}
+
+/// What EXPLAIN calls a computed column.
+fn display_name(expr: &Expr) -> String {
+    crate::plan::text::logical(expr).replace("count(1)", "count(*)")
 }
 
 fn without_alias(expr: &Expr) -> &Expr {

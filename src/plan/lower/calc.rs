@@ -88,7 +88,11 @@ impl Lowering<'_> {
                 None => {
                     project.push(self.physical(expr, schema, &input)?);
                     roles.push(self.computed_role(expr, field.name(), schema, &input)?);
-                    fields.push(Arc::new(Field::new(field.name(), field.data_type().clone(), field.is_nullable())));
+                    fields.push(Arc::new(Field::new(
+                        field.name(),
+                        field.data_type().clone(),
+                        field.is_nullable(),
+                    )));
                 }
             }
             slots.push(Slot::Column(project.len() - 1));
@@ -108,12 +112,18 @@ impl Lowering<'_> {
     }
 
     /// What an expression over time attributes is: no longer one.
-    fn computed_role(&self, expr: &Expr, name: &str, schema: &DFSchema, input: &Lowered) -> Result<Role, Error> {
+    fn computed_role(
+        &self,
+        expr: &Expr,
+        name: &str,
+        schema: &DFSchema,
+        input: &Lowered,
+    ) -> Result<Role, Error> {
         for column in columns_of([expr], schema)? {
             match self.role(input, column) {
                 role @ (Role::Time(_) | Role::Bound(..)) => {
                     let was = schema.field(column).name();
-                    let text = without_alias(expr).human_display().to_string();
+                    let text = crate::plan::text::logical(expr);
                     return Ok(match role {
                         Role::Bound(part, _) if part != super::Part::Time => Role::Plain,
                         _ => Role::Lost(format!("\"{name}\" is computed from \"{was}\" as {text}")),
@@ -174,10 +184,14 @@ impl Lowering<'_> {
     pub(super) fn layout(&mut self, lowered: Lowered, schema: &SchemaRef) -> Result<NodeId, Error> {
         let lowered = self.materialize(lowered);
         let given = Arc::clone(self.schema(lowered.node));
-        let indexes: Vec<usize> = lowered.slots.iter().filter_map(|slot| match slot {
-            Slot::Column(index) => Some(*index),
-            Slot::Pending(_) => None,
-        }).collect();
+        let indexes: Vec<usize> = lowered
+            .slots
+            .iter()
+            .filter_map(|slot| match slot {
+                Slot::Column(index) => Some(*index),
+                Slot::Pending(_) => None,
+            })
+            .collect();
         debug_assert_eq!(indexes.len(), schema.fields().len(), "a slot for each column");
         let same = indexes.len() == given.fields().len()
             && indexes.iter().enumerate().all(|(position, index)| position == *index)
@@ -220,17 +234,9 @@ fn cast(column: ExprRef, wanted: &Field, schema: &SchemaRef) -> Result<ExprRef, 
         .map_err(crate::plan::diagnose::from_datafusion)
 }
 
-fn without_alias(expr: &Expr) -> &Expr {
-    match expr {
-        Expr::Alias(alias) => without_alias(&alias.expr),
-        other => other,
-    }
-}
-
 fn is_identity(project: &[ExprRef], schema: &SchemaRef) -> bool {
     project.len() == schema.fields().len()
-        && project
-            .iter()
-            .enumerate()
-            .all(|(position, expr)| expr.downcast_ref::<Column>().is_some_and(|column| column.index() == position))
+        && project.iter().enumerate().all(|(position, expr)| {
+            expr.downcast_ref::<Column>().is_some_and(|column| column.index() == position)
+        })
 }

@@ -45,8 +45,12 @@ impl Scope {
 
     /// The physical expression; `expr` is over this scope's names.
     pub(super) fn physical(&self, expr: &Expr) -> DfResult<ExprRef> {
-        let physical =
-            create_physical_expr(expr, &self.schema, &ExecutionProps::new(), &PhysicalPlanningContext::default())?;
+        let physical = create_physical_expr(
+            expr,
+            &self.schema,
+            &ExecutionProps::new(),
+            &PhysicalPlanningContext::default(),
+        )?;
         checked_arithmetic(physical)
     }
 }
@@ -65,7 +69,12 @@ pub(in crate::plan) fn checked_arithmetic(expr: ExprRef) -> DfResult<ExprRef> {
 
 impl Lowering<'_> {
     /// `expr` over the columns of a logical plan as an expression over its node.
-    pub(super) fn physical(&self, expr: &Expr, schema: &DFSchema, lowered: &Lowered) -> Result<ExprRef, Error> {
+    pub(super) fn physical(
+        &self,
+        expr: &Expr,
+        schema: &DFSchema,
+        lowered: &Lowered,
+    ) -> Result<ExprRef, Error> {
         self.check_expression(expr)?;
         let scope = Scope::of(self.schema(lowered.node))?;
         scope.physical(&substitute(expr, schema, lowered, &scope)?).map_err(from_datafusion)
@@ -89,7 +98,7 @@ impl Lowering<'_> {
             &PhysicalPlanningContext::default(),
         )
         .with_name(expr.schema_name().to_string())
-        .with_human_display(expr.human_display().to_string())
+        .with_human_display(crate::plan::text::logical(expr).replace("count(1)", "count(*)"))
         .build()
         .map_err(from_datafusion)
     }

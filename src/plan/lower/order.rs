@@ -53,9 +53,7 @@ impl Lowering<'_> {
     }
 
     pub(super) fn limit(&mut self, limit: &Limit) -> Result<Lowered, Error> {
-        let constant = || {
-            unsupported("a LIMIT that is no number").at(self.places.limit)
-        };
+        let constant = || unsupported("a LIMIT that is no number").at(self.places.limit);
         let SkipType::Literal(skip) = limit.get_skip_type().map_err(from_datafusion)? else {
             return Err(constant());
         };
@@ -73,8 +71,7 @@ impl Lowering<'_> {
             self.plan.nodes[input.node].operation,
             Operation::Sort(_) | Operation::TemporalSort(_) | Operation::Exchange(Distribution::Single)
         );
-        let below =
-            if is_single { input.node } else { self.add_exchange(input.node, Distribution::Single) };
+        let below = if is_single { input.node } else { self.add_exchange(input.node, Distribution::Single) };
         let (schema, roles) = (self.schema(below).clone(), self.roles[below].clone());
         let stream = self.stream(below);
         input.node =
@@ -84,11 +81,11 @@ impl Lowering<'_> {
 }
 
 fn unsortable(keys: &[SortExpr]) -> Error {
-    let what = keys.first().map(|key| key.expr.human_display().to_string()).unwrap_or_default();
+    let what = keys.first().map(|key| crate::plan::text::logical(&key.expr)).unwrap_or_default();
+    let is_window = matches!(what.as_str(), "window_start" | "window_end");
     let message = format!("ORDER BY {what}: the input never ends, so its rows can't be sorted by that");
-    let last = what.rsplit('.').next().unwrap_or_default().to_owned();
     let error = Error::plan(code::UNSORTABLE, message);
-    if matches!(last.as_str(), "window_start" | "window_end") {
+    if is_window {
         return error.hint("Sort by window_time: it is the window's column that time passes with.");
     }
     error.hint("Sort by the time attribute first, ascending: rows come as the watermark passes them.")

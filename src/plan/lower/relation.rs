@@ -32,9 +32,8 @@ impl Lowering<'_> {
         };
         let roles = (0..schema.fields().len()).map(|column| self.united_role(&inputs, column)).collect();
         let slots = (0..schema.fields().len()).map(Slot::Column).collect();
-        let nullable = |column: usize| {
-            inputs.iter().any(|input| self.schema(*input).field(column).is_nullable())
-        };
+        let nullable =
+            |column: usize| inputs.iter().any(|input| self.schema(*input).field(column).is_nullable());
         let fields: Vec<_> = schema
             .fields()
             .iter()
@@ -69,7 +68,10 @@ impl Lowering<'_> {
             let mut cells = Vec::with_capacity(values.values.len());
             for row in &values.values {
                 let cell = constant::fold(&row[index])?.ok_or_else(|| {
-                    Error::plan(code::NOT_SUPPORTED, format!("VALUES holds {}, which is no constant", row[index]))
+                    Error::plan(
+                        code::NOT_SUPPORTED,
+                        format!("VALUES holds {}, which is no constant", row[index]),
+                    )
                 })?;
                 cells.push(cell.cast_to(field.data_type()).map_err(from_datafusion)?);
             }

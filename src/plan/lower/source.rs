@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema};
-use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::Column as DfColumn;
+use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::{Expr, TableScan};
 
 use super::expression::Scope;
@@ -18,12 +18,17 @@ use crate::plan::{Operation, SourceNode, SourceWatermark};
 impl Lowering<'_> {
     pub(super) fn source(&mut self, scan: &TableScan) -> Result<Lowered, Error> {
         let Some(source) = scan.source.downcast_ref::<StreamTable>() else {
-            return Err(Error::internal("the planner", format!("\"{}\" is no table of ours", scan.table_name)));
+            return Err(Error::internal(
+                "the planner",
+                format!("\"{}\" is no table of ours", scan.table_name),
+            ));
         };
         let table = Arc::clone(&source.table);
         if !self.session.connectors.check(&table)?.is_source {
-            let message =
-                format!("\"{}\" can't be read: the connector \"{}\" only writes", table.name, table.connector);
+            let message = format!(
+                "\"{}\" can't be read: the connector \"{}\" only writes",
+                table.name, table.connector
+            );
             return Err(Error::plan(code::INVALID_QUERY, message));
         }
         let wanted: Vec<usize> = match &scan.projection {
@@ -39,7 +44,11 @@ impl Lowering<'_> {
             })
             .collect();
         let roles = wanted.iter().map(|index| role(&table, *index)).collect();
-        let stream = Stream { bounded: table.bounded, watermark: table.watermark.is_some(), key: key(&table, &wanted) };
+        let stream = Stream {
+            bounded: table.bounded,
+            watermark: table.watermark.is_some(),
+            key: key(&table, &wanted),
+        };
         let slots = (0..wanted.len()).map(Slot::Column).collect();
         let schema = Arc::new(Schema::new(fields));
         let node = self.push(Operation::Source(node), Vec::new(), schema, roles, stream);

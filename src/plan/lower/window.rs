@@ -81,11 +81,12 @@ impl Lowering<'_> {
 fn no_time_attribute(role: &Role, call: &WindowCall) -> Error {
     let (name, function) = (&call.time, call.function.name());
     let error = match role {
-        Role::Lost(how) => Error::plan(
-            code::LOST_TIME_ATTRIBUTE,
-            format!("\"{name}\" is no longer a time attribute: {how}"),
-        )
-        .hint(format!("Give {function} the column as it comes from the table, or the window_time of a window.")),
+        Role::Lost(how) => {
+            Error::plan(code::LOST_TIME_ATTRIBUTE, format!("\"{name}\" is no longer a time attribute: {how}"))
+                .hint(format!(
+                    "Give {function} the column as it comes from the table, or the window_time of a window."
+                ))
+        }
         Role::Bound(part, _) if *part != Part::Time => Error::plan(
             code::LOST_TIME_ATTRIBUTE,
             format!("\"{name}\" is the {} of a window and no time attribute", part.name()),
@@ -102,7 +103,10 @@ fn no_time_attribute(role: &Role, call: &WindowCall) -> Error {
             .hint(format!("Use DESCRIPTOR({}).", watermark.column)),
             None => Error::plan(
                 code::NO_WATERMARK,
-                format!("\"{name}\" of \"{}\" has no watermark, so no window over it could close", table.name),
+                format!(
+                    "\"{name}\" of \"{}\" has no watermark, so no window over it could close",
+                    table.name
+                ),
             )
             .hint(format!(
                 "Add WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND to the columns of \"{}\".",

@@ -20,7 +20,11 @@ pub(super) struct Arguments {
 
 impl Arguments {
     /// Gives each argument its name.
-    pub(super) fn read(function: WindowFunction, args: Vec<FunctionArg>, call: Option<Span>) -> Result<Self, Error> {
+    pub(super) fn read(
+        function: WindowFunction,
+        args: Vec<FunctionArg>,
+        call: Option<Span>,
+    ) -> Result<Self, Error> {
         let mut read = Self::default();
         let places: Vec<&'static str> =
             ["DATA", "TIMECOL"].into_iter().chain(function.intervals().iter().copied()).collect();
@@ -150,7 +154,12 @@ impl Interval {
     }
 
     /// The interval, which must be a whole number of the time column's steps.
-    pub(super) fn whole(self, function: WindowFunction, name: &'static str, unit_us: i64) -> Result<Self, Error> {
+    pub(super) fn whole(
+        self,
+        function: WindowFunction,
+        name: &'static str,
+        unit_us: i64,
+    ) -> Result<Self, Error> {
         if self.us % unit_us == 0 {
             return Ok(self);
         }
@@ -187,8 +196,11 @@ pub(in crate::plan) fn interval_us(
     let bound = match bind(expr.clone()) {
         Ok(bound) => bound,
         Err(error) if matches!(expr, Expr::Interval(_)) => {
-            return Err(Error::plan(code::WINDOW_ARGUMENT, format!("{what} is no interval: {}", error.message()))
-                .hint("Write it as INTERVAL '10' SECOND."));
+            return Err(Error::plan(
+                code::WINDOW_ARGUMENT,
+                format!("{what} is no interval: {}", error.message()),
+            )
+            .hint("Write it as INTERVAL '10' SECOND."));
         }
         Err(error) => return Err(error),
     };

@@ -49,12 +49,7 @@ pub(in crate::plan) fn bind_window(
     let input = context.plan(factor).map_err(|error| from_datafusion(error).at(data_span))?;
     check_names(function, input.schema(), data_span.or(span))?;
     let (time, time_text, time_span) = time_column(function, args.time.take(), &input, span, context)?;
-    let data_type = input
-        .schema()
-        .field_from_column(&time)
-        .map_err(from_datafusion)?
-        .data_type()
-        .clone();
+    let data_type = input.schema().field_from_column(&time).map_err(from_datafusion)?.data_type().clone();
     let unit = time_unit(function, &time_text, &data_type).map_err(|error| error.at(time_span))?;
     let (kind, offset_us) = window_kind(function, &mut args, unit, span, context)?;
     let zone = args.zone.take().map(|zone| zone_argument(function, &zone, &data_type)).transpose()?;
@@ -65,7 +60,8 @@ pub(in crate::plan) fn bind_window(
     }
     let spec = WindowSpec { kind, offset_us, zone, unit };
     let call = WindowCall { function, time: time_text, time_span };
-    let node = WindowNode::try_new(id, Arc::new(input), time, spec, Arc::new(call)).map_err(from_datafusion)?;
+    let node =
+        WindowNode::try_new(id, Arc::new(input), time, spec, Arc::new(call)).map_err(from_datafusion)?;
     Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
 }
 
@@ -91,7 +87,8 @@ fn data_factor(function: WindowFunction, data: ast::Expr) -> Result<(TableFactor
         ast::Expr::Identifier(ident) => Ok((table(object_name(vec![ident])), Vec::new())),
         ast::Expr::CompoundIdentifier(parts) => Ok((table(object_name(parts)), Vec::new())),
         other => {
-            let message = format!("the first argument of {} must be a table or a query, not {other}", function.name());
+            let message =
+                format!("the first argument of {} must be a table or a query, not {other}", function.name());
             Err(Error::plan(code::WINDOW_ARGUMENT, message).at(span).hint("Write it as TABLE t."))
         }
     }
@@ -122,7 +119,8 @@ fn derived(subquery: Box<Query>) -> TableFactor {
 
 /// The columns of a window must be its own.
 fn check_names(function: WindowFunction, schema: &DFSchema, span: Option<Span>) -> Result<(), Error> {
-    let Some(taken) = schema.fields().iter().find(|field| WINDOW_COLUMNS.contains(&field.name().as_str())) else {
+    let Some(taken) = schema.fields().iter().find(|field| WINDOW_COLUMNS.contains(&field.name().as_str()))
+    else {
         return Ok(());
     };
     let message = format!("the input of {} has a column \"{}\" already", function.name(), taken.name());
@@ -140,9 +138,12 @@ fn time_column(
 ) -> Result<(Column, String, Option<Span>), Error> {
     let Some(given) = given else {
         let column = only_time_column(input).ok_or_else(|| {
-            Error::plan(code::WINDOW_ARGUMENT, format!("{} does not say which column is its time", function.name()))
-                .at(call)
-                .hint("Name the column, such as DESCRIPTOR(ts).")
+            Error::plan(
+                code::WINDOW_ARGUMENT,
+                format!("{} does not say which column is its time", function.name()),
+            )
+            .at(call)
+            .hint("Name the column, such as DESCRIPTOR(ts).")
         })?;
         let text = column.name.clone();
         return Ok((column, text, call));
@@ -154,9 +155,12 @@ fn time_column(
             match <[FunctionArg; 1]>::try_from(columns) {
                 Ok([FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(column))]) => column,
                 _ => {
-                    return Err(Error::plan(code::WINDOW_ARGUMENT, "DESCRIPTOR names exactly one column here")
-                        .at(span)
-                        .hint("Write it as DESCRIPTOR(ts)."));
+                    return Err(Error::plan(
+                        code::WINDOW_ARGUMENT,
+                        "DESCRIPTOR names exactly one column here",
+                    )
+                    .at(span)
+                    .hint("Write it as DESCRIPTOR(ts)."));
                 }
             }
         }
@@ -166,13 +170,18 @@ fn time_column(
     let is_name = matches!(given, ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_));
     let text = match &given {
         ast::Expr::Identifier(ident) => ident.value.clone(),
-        ast::Expr::CompoundIdentifier(parts) => parts.last().map(|ident| ident.value.clone()).unwrap_or_default(),
+        ast::Expr::CompoundIdentifier(parts) => {
+            parts.last().map(|ident| ident.value.clone()).unwrap_or_default()
+        }
         other => other.to_string(),
     };
     let no_column = || {
-        Error::plan(code::WINDOW_ARGUMENT, format!("the time of {} must be a column, not {text}", function.name()))
-            .at(span)
-            .hint("Write it as DESCRIPTOR(ts).")
+        Error::plan(
+            code::WINDOW_ARGUMENT,
+            format!("the time of {} must be a column, not {text}", function.name()),
+        )
+        .at(span)
+        .hint("Write it as DESCRIPTOR(ts).")
     };
     if !is_name {
         return Err(no_column());
@@ -181,7 +190,8 @@ fn time_column(
         Ok(Expr::Column(column)) if input.schema().has_column(&column) => Ok((column, text, span)),
         Ok(Expr::Column(_)) => {
             let error = Error::plan(code::UNKNOWN_COLUMN, format!("no column \"{text}\"")).at(span);
-            let names: Vec<&str> = input.schema().fields().iter().map(|field| field.name().as_str()).collect();
+            let names: Vec<&str> =
+                input.schema().fields().iter().map(|field| field.name().as_str()).collect();
             Err(with_names(error, &text, &names))
         }
         Ok(_) => Err(no_column()),
@@ -215,12 +225,15 @@ fn time_unit(function: WindowFunction, name: &str, data_type: &DataType) -> Resu
     let kind = sql_type_name(data_type);
     let error = Error::plan(
         code::NOT_A_TIME_COLUMN,
-        format!("\"{name}\" is {kind}, the time of {} must be TIMESTAMP or TIMESTAMP_LTZ of up to 6 digits", function.name()),
+        format!(
+            "\"{name}\" is {kind}, the time of {} must be TIMESTAMP or TIMESTAMP_LTZ of up to 6 digits",
+            function.name()
+        ),
     );
     Err(match data_type {
-        DataType::Timestamp(..) => {
-            error.hint(format!("Declare a column such as {name}6 AS CAST({name} AS TIMESTAMP(6)) with a WATERMARK."))
-        }
+        DataType::Timestamp(..) => error.hint(format!(
+            "Declare a column such as {name}6 AS CAST({name} AS TIMESTAMP(6)) with a WATERMARK."
+        )),
         _ => error.hint("Name the column that the table's WATERMARK is declared for."),
     })
 }
@@ -237,7 +250,11 @@ fn window_kind(
             .ok_or_else(|| {
                 Error::plan(code::WINDOW_ARGUMENT, format!("{} is missing", argument(function, name)))
                     .at(call)
-                    .hint(format!("Give all of {}.", required(function).join(", ")))
+                    .hint(format!(
+                        "Write {}(TABLE t, DESCRIPTOR(ts), {}).",
+                        function.name(),
+                        required(function).join(", ")
+                    ))
             })?
             .positive(function, name)?
             .whole(function, name, unit.us())
@@ -284,7 +301,12 @@ fn required(function: WindowFunction) -> Vec<&'static str> {
     function.intervals().iter().copied().filter(|name| *name != "OFFSET").collect()
 }
 
-fn multiple(function: WindowFunction, step_name: &str, step: &Interval, size: &Interval) -> Result<(), Error> {
+fn multiple(
+    function: WindowFunction,
+    step_name: &str,
+    step: &Interval,
+    size: &Interval,
+) -> Result<(), Error> {
     if size.us % step.us == 0 {
         return Ok(());
     }
@@ -313,7 +335,8 @@ fn zone_argument(function: WindowFunction, zone: &ast::Expr, data_type: &DataTyp
     let wrong = |message: String| {
         Error::plan(code::WINDOW_ARGUMENT, message).at(span).hint("Write it as ZONE => 'Europe/Berlin'.")
     };
-    let text = text.ok_or_else(|| wrong(format!("{} must be the name of a time zone", argument(function, "ZONE"))))?;
+    let text =
+        text.ok_or_else(|| wrong(format!("{} must be the name of a time zone", argument(function, "ZONE"))))?;
     let zone: Tz = text.parse().map_err(|_| wrong(format!("there is no time zone \"{text}\"")))?;
     if matches!(data_type, DataType::Timestamp(_, Some(_))) {
         return Ok(zone);

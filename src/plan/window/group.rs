@@ -144,11 +144,14 @@ impl GroupWindow {
 fn group_call<'a>(key: &'a Expr, select: &'a Select) -> Option<(WindowFunction, &'a Function)> {
     match key {
         Expr::Function(call) => {
-            let function = WindowFunction::of_name(&call.name).filter(|it| *it != WindowFunction::Cumulate)?;
+            let function =
+                WindowFunction::of_name(&call.name).filter(|it| *it != WindowFunction::Cumulate)?;
             Some((function, call))
         }
         Expr::Identifier(name) => select.projection.iter().find_map(|item| match item {
-            SelectItem::ExprWithAlias { expr: expr @ Expr::Function(_), alias } if alias.value == name.value => {
+            SelectItem::ExprWithAlias { expr: expr @ Expr::Function(_), alias }
+                if alias.value == name.value =>
+            {
                 group_call(expr, select)
             }
             _ => None,
@@ -182,18 +185,18 @@ impl VisitorMut for Columns<'_> {
             "ROWTIME" => column(WINDOW_COLUMNS[2], span),
             "PROCTIME" => {
                 let message = format!("{name} can't run yet: windows follow event time");
-                return ControlFlow::Break(
-                    Error::plan(code::NOT_SUPPORTED, message).at(from_sql_span(span)),
-                );
+                return ControlFlow::Break(Error::plan(code::NOT_SUPPORTED, message).at(from_sql_span(span)));
             }
             _ => return ControlFlow::Continue(()),
         };
         if of != window.function || call.args.to_string() != window.call.args.to_string() {
             let message = format!("{call} belongs to no window of GROUP BY");
             return ControlFlow::Break(
-                Error::plan(code::WINDOW_ARGUMENT, message)
-                    .at(from_sql_span(span))
-                    .hint(format!("Write {name}{}, the arguments of {}.", window.call.args, window.function.name())),
+                Error::plan(code::WINDOW_ARGUMENT, message).at(from_sql_span(span)).hint(format!(
+                    "Write {name}{}, the arguments of {}.",
+                    window.call.args,
+                    window.function.name()
+                )),
             );
         }
         *expr = replacement;
@@ -207,9 +210,8 @@ fn column(name: &str, span: SqlSpan) -> Expr {
 
 /// Arroyo's window value: a row of its start and end.
 fn bounds(span: SqlSpan) -> Expr {
-    let name = |text: &str| {
-        Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text.to_owned()), span })
-    };
+    let name =
+        |text: &str| Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text.to_owned()), span });
     let args = vec![
         unnamed(name("start")),
         unnamed(column(WINDOW_COLUMNS[0], span)),

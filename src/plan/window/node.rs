@@ -64,11 +64,8 @@ impl WindowNode {
             return Err(DataFusionError::Internal(format!("the time of a window is no column: {time}")));
         };
         let data_type = input.schema().field_from_column(column)?.data_type().clone();
-        let mut fields: Vec<_> = input
-            .schema()
-            .iter()
-            .map(|(qualifier, field)| (qualifier.cloned(), Arc::clone(field)))
-            .collect();
+        let mut fields: Vec<_> =
+            input.schema().iter().map(|(qualifier, field)| (qualifier.cloned(), Arc::clone(field))).collect();
         for name in WINDOW_COLUMNS {
             fields.push((None, Arc::new(Field::new(name, data_type.clone(), false))));
         }

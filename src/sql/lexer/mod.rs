@@ -174,9 +174,12 @@ fn kind_of(token: &Token) -> Kind {
         Token::Comma => Kind::Separator,
         Token::Word(word) if word.quote_style.is_some() => Kind::Other,
         Token::Word(word) => match word.keyword {
-            Keyword::SELECT | Keyword::FROM | Keyword::WHERE | Keyword::HAVING | Keyword::BY | Keyword::ON => {
-                Kind::Separator
-            }
+            Keyword::SELECT
+            | Keyword::FROM
+            | Keyword::WHERE
+            | Keyword::HAVING
+            | Keyword::BY
+            | Keyword::ON => Kind::Separator,
             Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT | Keyword::MINUS => Kind::SetOperation,
             Keyword::AND
             | Keyword::OR
