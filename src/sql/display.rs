@@ -3,7 +3,9 @@
 use std::fmt::{self, Display, Formatter, Write};
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{Expr, FunctionArguments, Ident, Value, ValueWithSpan, VisitMut, VisitorMut, WindowType};
+use sqlparser::ast::{
+    Expr, FunctionArguments, Ident, ObjectName, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut, WindowType,
+};
 
 use super::ast::{
     BlockClauses, ColumnDef, ColumnDefKind, CreateTable, CreateView, Drop, Emit, Explain, Insert, Key, Query, Setting,
@@ -251,6 +253,16 @@ impl VisitorMut for AsWritten {
     fn post_visit_value(&mut self, value: &mut ValueWithSpan) -> ControlFlow<()> {
         if let Value::SingleQuotedString(text) = &mut value.value {
             *text = text.replace('\'', "''");
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// sqlparser prints `FOR SYSTEM_TIME AS OF` behind the alias, and reads it before.
+    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Table { name, version, .. } = factor
+            && let Some(version) = version.take()
+        {
+            *name = ObjectName::from(vec![Ident::new(format!("{name} {version}"))]);
         }
         ControlFlow::Continue(())
     }

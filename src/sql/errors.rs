@@ -124,10 +124,10 @@ pub(super) fn translate(error: &ParserError, tokens: &[TokenWithSpan]) -> Error 
 
 /// Brackets, operators or queries that are nested deeper than we go.
 pub(super) fn too_deep(span: Option<Span>) -> Error {
-    Error::parse(code::TOO_COMPLEX, "expression nested too deeply").at(span).hint(format!(
-        "Nest at most {} brackets, or split the query with WITH or CREATE VIEW.",
-        lexer::MAX_DEPTH
-    ))
+    let message = format!("expression nested too deeply, allowed are {} levels", lexer::MAX_DEPTH);
+    Error::parse(code::TOO_COMPLEX, message)
+        .at(span)
+        .hint("Use fewer brackets and shorter chains of operators, or split the query with WITH or CREATE VIEW.")
 }
 
 /// Splits ` at Line: 1, Column: 24` off.

@@ -11,6 +11,7 @@ use super::errors;
 use crate::error::{Error, Span, code};
 
 const MAX_FRACTION_DIGITS: usize = 9;
+const MAX_SIGNS: usize = 8;
 
 /// A token that can follow INTERVAL in a literal.
 pub(super) fn is_literal(token: &Token) -> bool {
@@ -20,7 +21,7 @@ pub(super) fn is_literal(token: &Token) -> bool {
 /// Next come minus signs and an interval literal.
 pub(super) fn is_negated(parser: &Parser) -> bool {
     let mut signs = 0;
-    while parser.peek_nth_token_ref(signs).token == Token::Minus {
+    while signs < MAX_SIGNS && parser.peek_nth_token_ref(signs).token == Token::Minus {
         signs += 1;
     }
     is_keyword(&parser.peek_nth_token_ref(signs).token, Keyword::INTERVAL)

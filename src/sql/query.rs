@@ -182,10 +182,17 @@ pub(super) fn unwrap_blocks(query: &mut ast::Query, mark: impl Fn(usize) -> Stri
 }
 
 /// Turns a long chain `a OR b OR c …`, a tree as deep as the chain is long, into a balanced tree.
+///
+/// A sum too, if it is one of integers and so the same in any order.
 fn balance(expr: &mut Expr) {
     let Expr::BinaryOp { op, .. } = expr else { return };
     let op = op.clone();
-    if !matches!(op, BinaryOperator::And | BinaryOperator::Or) || chain_length(expr, &op) <= LONG_CHAIN {
+    let is_associative = match op {
+        BinaryOperator::And | BinaryOperator::Or => true,
+        BinaryOperator::Plus => is_sum_of_integers(expr),
+        _ => false,
+    };
+    if !is_associative || chain_length(expr, &op) <= LONG_CHAIN {
         return;
     }
     let mut operands = Vec::new();
@@ -204,6 +211,20 @@ fn balance(expr: &mut Expr) {
     }
     operands.reverse();
     *expr = join(operands, &op);
+}
+
+fn is_sum_of_integers(mut expr: &Expr) -> bool {
+    let is_integer = |expr: &Expr| {
+        matches!(expr, Expr::Value(value) if matches!(
+            &value.value, ast::Value::Number(digits, _) if digits.bytes().all(|b| b.is_ascii_digit())))
+    };
+    while let Expr::BinaryOp { left, op: BinaryOperator::Plus, right } = expr {
+        if !is_integer(right) {
+            return false;
+        }
+        expr = left;
+    }
+    is_integer(expr)
 }
 
 fn chain_length(mut expr: &Expr, op: &BinaryOperator) -> usize {

@@ -17,6 +17,10 @@ use super::lexer::{self, Lexed, is_word, span_of, starts_with_words};
 use super::{MAX_RECURSION, query};
 use crate::error::{Error, Span, code, did_you_mean};
 
+/// sqlparser guards its stack, but in builds without optimisation its steps are larger than that
+/// guard allows for.
+const STACK_BYTES: usize = 2 << 20;
+const STACK_BYTES_PER_BRACKET: usize = 256 << 10;
 /// First words of statements that other systems have and we don't.
 const NOT_OURS: &[&str] = &[
     "ADD", "ALTER", "ANALYZE", "ATTACH", "CALL", "COMMIT", "COMPILE", "COPY", "DEALLOCATE", "DECLARE", "DELETE",
@@ -167,7 +171,17 @@ pub(super) fn with_statement_parser<T>(
     tokens: &[TokenWithSpan],
     read: impl FnOnce(&mut StatementParser) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    lexer::check(tokens)?;
+    let depth = lexer::check(tokens)?;
+    let stack = STACK_BYTES + depth * STACK_BYTES_PER_BRACKET;
+    stacker::maybe_grow(stack, stack, || parse_tokens(text, lexed, tokens, read))
+}
+
+fn parse_tokens<T>(
+    text: &str,
+    lexed: &Lexed,
+    tokens: &[TokenWithSpan],
+    read: impl FnOnce(&mut StatementParser) -> Result<T, Error>,
+) -> Result<T, Error> {
     let Extracted { tokens: kept, blocks, spans } = blocks::extract(tokens)?;
     let dialect = StreamDialect::for_tokens(kept.len());
     let mut parser = StatementParser {
