@@ -53,13 +53,15 @@ fn read(parser: &mut Parser, mut negative: bool) -> Result<Expr, Error> {
         negative ^= parser.peek_token_ref().token == Token::Minus;
         parser.advance_token();
     }
-    let token = parser.next_token();
+    let token = parser.peek_token();
     let text = match &token.token {
         Token::SingleQuotedString(text) | Token::Number(text, _) => text.trim().to_owned(),
-        _ => return Err(Error::parse(code::SYNTAX, format!("expected the interval's value in quotes, found \"{}\"", token.token))
-            .at(errors::span(token.span))
-            .hint("Write an interval such as INTERVAL '10' SECOND.")),
+        _ => {
+            return Err(errors::expected_next("the interval's value in quotes", parser)
+                .hint("Write an interval such as INTERVAL '10' SECOND."));
+        }
     };
+    parser.advance_token();
     let literal = Literal { text, span: errors::span(token.span), negative };
     let fields = fields(parser)?;
     let (value, leading_field) = match fields {
@@ -197,8 +199,7 @@ fn fields(parser: &mut Parser) -> Result<Option<(Unit, Option<Unit>)>, Error> {
     }
     let token = parser.peek_token();
     let Some(last) = unit(parser) else {
-        return Err(Error::parse(code::SYNTAX, format!("expected a unit of time, found \"{}\"", token.token))
-            .at(errors::span(token.span))
+        return Err(errors::expected_next("a unit of time", parser)
             .hint("Write an interval such as INTERVAL '1:30' HOUR TO MINUTE."));
     };
     let mut field = first;

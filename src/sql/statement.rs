@@ -10,7 +10,7 @@ use sqlparser::tokenizer::{Span as TokenSpan, Token, TokenWithSpan};
 use super::ast::{
     CreateView, Drop, Explain, Insert, Key, Query, Setting, Show, SpannedInsert, SpannedStatement, Statement,
 };
-use super::dialect::{StreamDialect, fault_or};
+use super::dialect::StreamDialect;
 use super::errors::{self, STATEMENTS};
 use super::lexer::blocks::{self, Extracted};
 use super::lexer::{self, Lexed, is_word, span_of, starts_with_words};
@@ -444,7 +444,10 @@ impl StatementParser<'_> {
             return inner;
         }
         match error {
-            Some(error) => errors::translate(error, self.tokens),
+            Some(error) => {
+                let missing = errors::missing_table(&self.tokens[start..]);
+                missing.unwrap_or_else(|| query::translate(error, self.tokens))
+            }
             None => self.end().expect_err("the query does not end with the statement"),
         }
     }
@@ -479,7 +482,9 @@ impl StatementParser<'_> {
     /// A name that may be qualified.
     pub(super) fn name(&mut self, what: &str) -> Result<ObjectName, Error> {
         match &self.parser.peek_token_ref().token {
-            Token::Word(_) => self.read(|parser| parser.parse_object_name(false)),
+            token @ Token::Word(_) if !errors::is_reserved(token) => {
+                self.read(|parser| parser.parse_object_name(false))
+            }
             _ => Err(self.expected(what)),
         }
     }
@@ -536,7 +541,7 @@ impl StatementParser<'_> {
             let fault = self.dialect.take_fault();
             fault
                 .or_else(|| query::error_of_subquery(self.tokens))
-                .unwrap_or_else(|| fault_or(self.dialect, &error, self.tokens))
+                .unwrap_or_else(|| query::translate(&error, self.tokens))
         })
     }
 

@@ -20,6 +20,7 @@ const NAMES: &[&str] = &[
     "TIMESTAMP_LTZ", "TINYINT", "VARBINARY", "VARCHAR",
 ];
 const MAX_PRECISION: u64 = 38;
+const MAX_LENGTH: u64 = 2_147_483_647;
 
 /// Reads a type.
 pub(super) fn parse(parser: &mut Parser) -> Result<SqlType, Error> {
@@ -105,7 +106,8 @@ impl TypeReader<'_, '_> {
                     SqlType::Char(self.length(1)?)
                 }
             }
-            "VARCHAR" => SqlType::Varchar(self.length(1)?),
+            // Without a length it is as long as it gets, as PostgreSQL has it and Flink's STRING.
+            "VARCHAR" => SqlType::Varchar(self.length(MAX_LENGTH)?),
             "BYTES" | "BYTEA" => SqlType::Bytes,
             "BINARY" | "VARBINARY" => {
                 self.length(1)?;
@@ -282,7 +284,7 @@ impl TypeReader<'_, '_> {
 
     /// `(n)`, or the default.
     fn length(&mut self, default: u64) -> Result<u64, Error> {
-        self.in_brackets("a length", 1, i32::MAX as u64).map(|length| length.unwrap_or(default))
+        self.in_brackets("a length", 1, MAX_LENGTH).map(|length| length.unwrap_or(default))
     }
 
     fn precision(&mut self, default: u8) -> Result<u8, Error> {
@@ -316,13 +318,7 @@ impl TypeReader<'_, '_> {
     }
 
     fn expected(&self, what: &str) -> Error {
-        let token = self.parser.peek_token_ref();
-        let found = match &token.token {
-            Token::EOF => return Error::parse(code::SYNTAX, format!("expected {what}, found the end of the statement"))
-                .at(errors::after(errors::span(self.parser.get_current_token().span))),
-            token => token,
-        };
-        Error::parse(code::SYNTAX, format!("expected {what}, found \"{found}\"")).at(errors::span(token.span))
+        errors::expected_next(what, self.parser)
     }
 
     fn error_here(&self, message: &str) -> Error {
