@@ -84,12 +84,7 @@ fn read(file: &Path) -> Vec<Case> {
         assert!(cases.iter().all(|case| case.name != name), "{}: {name} twice", file.display());
         let sql: Vec<&str> = lines.by_ref().take_while(|line| *line != "----").collect();
         let expected: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
-        cases.push(Case {
-            directive,
-            name: name.to_owned(),
-            sql: sql.join("\n"),
-            expected: expected.join("\n"),
-        });
+        cases.push(Case { directive, name: name.to_owned(), sql: sql.join("\n"), expected: expected.join("\n") });
     }
     cases
 }
@@ -154,7 +149,7 @@ fn source(sql: &str) -> Arc<SourceText> {
 fn tree(mut statements: Vec<SpannedStatement>) -> String {
     statements.iter_mut().for_each(forget_text);
     let mut rest = format!("{statements:?}");
-    for (start, end) in [("Place {", '}'), ("Location(", ')')] {
+    for (start, end) in [("_token: TokenWithSpan {", "Span("), ("Place {", "}"), ("Location(", ")")] {
         let mut kept = String::new();
         while let Some((before, after)) = rest.split_once(start) {
             kept.push_str(before);

@@ -11,7 +11,6 @@ use sqlparser::keywords::{self, Keyword};
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Token, Word};
 
-use super::errors;
 use super::{SUBQUERY, TABLE, interval, types};
 use crate::error::{Error, code};
 
@@ -50,10 +49,10 @@ impl StreamDialect {
                 self.fuel.set(left);
                 Ok(())
             }
-            None => {
-                Err(self
-                    .keep_fault(Error::parse(code::TOO_COMPLEX, "statement is too ambiguous to be parsed")))
-            }
+            None => Err(self.keep_fault(Error::parse(
+                code::TOO_COMPLEX,
+                "statement is too ambiguous to be parsed",
+            ))),
         }
     }
 }
@@ -179,7 +178,8 @@ impl Dialect for StreamDialect {
         }
         match &parser.peek_token_ref().token {
             Token::LParen if is_query_start(&parser.peek_nth_token_ref(1).token) => {
-                Some(self.subquery(parser))
+                let is_argument = is_argument(parser);
+                Some(self.subquery(parser, is_argument))
             }
             Token::Minus if interval::is_negated(parser) => {
                 Some(interval::parse_negated(parser).map_err(|error| self.keep_fault(error)))
@@ -201,7 +201,11 @@ impl StreamDialect {
                 Token::Word(_) => Some(table_argument(parser)),
                 Token::LParen if is_query_start(&parser.peek_nth_token_ref(2).token) => {
                     parser.advance_token();
-                    Some(self.subquery(parser))
+                    Some(self.subquery(parser, true))
+                }
+                Token::Comma | Token::RParen => {
+                    parser.advance_token();
+                    Some(parser.expected("the name of a table", parser.peek_token()))
                 }
                 _ => None,
             },
@@ -223,12 +227,11 @@ impl StreamDialect {
     }
 
     /// `(SELECT …) [PARTITION BY …]`.
-    fn subquery(&self, parser: &mut Parser) -> Result<Expr, ParserError> {
-        let argument = is_argument(parser);
+    fn subquery(&self, parser: &mut Parser, is_argument: bool) -> Result<Expr, ParserError> {
         parser.expect_token(&Token::LParen)?;
         let query = parser.parse_query()?;
         parser.expect_token(&Token::RParen)?;
-        if !argument || !parser.peek_keyword(Keyword::PARTITION) {
+        if !is_argument || !parser.peek_keyword(Keyword::PARTITION) {
             return Ok(Expr::Subquery(query));
         }
         let name = ObjectName::from(vec![Ident::new(SUBQUERY)]);
@@ -241,7 +244,9 @@ impl StreamDialect {
         let expr = parser.parse_expr()?;
         parser.expect_keyword_is(Keyword::AS)?;
         let data_type = match types::parse_nested(parser) {
-            Some(sql_type) => types::to_data_type(&sql_type.map_err(|error| self.keep_fault(error))?),
+            Some(sql_type) => {
+                types::to_data_type(&sql_type.map_err(|error| self.keep_fault(error))?)
+            }
             None => parser.parse_data_type()?,
         };
         parser.expect_token(&Token::RParen)?;
@@ -256,7 +261,10 @@ fn is_block_marker(keyword: Keyword, parser: &Parser) -> bool {
 }
 
 fn is_query_start(token: &Token) -> bool {
-    matches!(token, Token::Word(Word { keyword: Keyword::SELECT | Keyword::WITH, quote_style: None, .. }))
+    matches!(
+        token,
+        Token::Word(Word { keyword: Keyword::SELECT | Keyword::WITH, quote_style: None, .. })
+    )
 }
 
 /// What comes next is an argument of a function, as far as the token before it can tell.
@@ -370,13 +378,4 @@ fn another_key_follows(parser: &Parser) -> bool {
         }
     }
     false
-}
-
-/// The error of a parse with this dialect: what a hook found, or what sqlparser says.
-pub(super) fn fault_or(
-    dialect: &StreamDialect,
-    error: &ParserError,
-    tokens: &[sqlparser::tokenizer::TokenWithSpan],
-) -> Error {
-    dialect.take_fault().unwrap_or_else(|| errors::translate(error, tokens))
 }

@@ -10,55 +10,27 @@ use sqlparser::tokenizer::{Span as TokenSpan, Token, TokenWithSpan};
 use super::ast::{
     CreateView, Drop, Explain, Insert, Key, Query, Setting, Show, SpannedInsert, SpannedStatement, Statement,
 };
-use super::dialect::{StreamDialect, fault_or};
+use super::dialect::StreamDialect;
 use super::errors::{self, STATEMENTS};
 use super::lexer::blocks::{self, Extracted};
 use super::lexer::{self, Lexed, is_word, span_of, starts_with_words};
 use super::{MAX_RECURSION, query};
 use crate::error::{Error, Span, code, did_you_mean};
 
+/// sqlparser guards its stack, but in builds without optimisation its steps are larger than that
+/// guard allows for.
+const STACK_BYTES: usize = 2 << 20;
+const STACK_BYTES_PER_BRACKET: usize = 256 << 10;
 /// First words of statements that other systems have and we don't.
 const NOT_OURS: &[&str] = &[
-    "ADD",
-    "ALTER",
-    "ANALYZE",
-    "ATTACH",
-    "CALL",
-    "COMMIT",
-    "COMPILE",
-    "COPY",
-    "DEALLOCATE",
-    "DECLARE",
-    "DELETE",
-    "DETACH",
-    "EXPORT",
-    "FLUSH",
-    "GRANT",
-    "INSTALL",
-    "LOAD",
-    "LOCK",
-    "MERGE",
-    "OPTIMIZE",
-    "PREPARE",
-    "REFRESH",
-    "REMOVE",
-    "RENAME",
-    "REPLACE",
-    "REVOKE",
-    "ROLLBACK",
-    "SAVEPOINT",
-    "START",
-    "STOP",
-    "TRUNCATE",
-    "UNLOAD",
-    "UPDATE",
-    "UPSERT",
-    "USE",
-    "VACUUM",
+    "ADD", "ALTER", "ANALYZE", "ATTACH", "CALL", "COMMIT", "COMPILE", "COPY", "DEALLOCATE", "DECLARE", "DELETE",
+    "DETACH", "EXPORT", "FLUSH", "GRANT", "INSTALL", "LOAD", "LOCK", "MERGE", "OPTIMIZE", "PREPARE", "REFRESH",
+    "REMOVE", "RENAME", "REPLACE", "REVOKE", "ROLLBACK", "SAVEPOINT", "START", "STOP", "TRUNCATE", "UNLOAD",
+    "UPDATE", "UPSERT", "USE", "VACUUM",
 ];
 const FIRST_WORDS: &[&str] = &[
-    "BEGIN", "CREATE", "DESC", "DESCRIBE", "DROP", "EXECUTE", "EXPLAIN", "INSERT", "RESET", "SELECT", "SET",
-    "SHOW", "VALUES", "WITH",
+    "BEGIN", "CREATE", "DESC", "DESCRIBE", "DROP", "EXECUTE", "EXPLAIN", "INSERT", "RESET", "SELECT", "SET", "SHOW",
+    "VALUES", "WITH",
 ];
 
 /// The statements of a script.
@@ -172,7 +144,8 @@ impl<'a> Script<'a> {
                     return Err(errors::expected("INSERT INTO or END", tokens, 0)
                         .hint("Put only INSERT INTO statements between BEGIN and END."));
                 }
-                let insert = with_statement_parser(self.text, self.lexed, tokens, |parser| parser.insert())?;
+                let insert =
+                    with_statement_parser(self.text, self.lexed, tokens, |parser| parser.insert())?;
                 let span = span_of(tokens).expect("not empty");
                 inserts.push(SpannedInsert { insert, span });
             }
@@ -198,7 +171,17 @@ pub(super) fn with_statement_parser<T>(
     tokens: &[TokenWithSpan],
     read: impl FnOnce(&mut StatementParser) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    lexer::check(tokens)?;
+    let depth = lexer::check(tokens)?;
+    let stack = STACK_BYTES + depth * STACK_BYTES_PER_BRACKET;
+    stacker::maybe_grow(stack, stack, || parse_tokens(text, lexed, tokens, read))
+}
+
+fn parse_tokens<T>(
+    text: &str,
+    lexed: &Lexed,
+    tokens: &[TokenWithSpan],
+    read: impl FnOnce(&mut StatementParser) -> Result<T, Error>,
+) -> Result<T, Error> {
     let Extracted { tokens: kept, blocks, spans } = blocks::extract(tokens)?;
     let dialect = StreamDialect::for_tokens(kept.len());
     let mut parser = StatementParser {
@@ -266,8 +249,7 @@ impl StatementParser<'_> {
         if NOT_OURS.contains(&upper.as_str()) {
             return self.not_supported(&upper, format!("Use one of {STATEMENTS}."));
         }
-        let (error, span) =
-            (Error::parse(code::SYNTAX, format!("\"{word}\" is not a statement")), self.span_here());
+        let (error, span) = (Error::parse(code::SYNTAX, format!("\"{word}\" is not a statement")), self.span_here());
         if upper == "BEGIN" || upper == "EXECUTE" {
             return self
                 .expected("a statement")
@@ -349,12 +331,15 @@ impl StatementParser<'_> {
         if self.peek_word("PARTITION") {
             return Err(self.not_supported("PARTITION", "Select the partition's value as a column."));
         }
-        let is_query = matches!(&self.parser.peek_nth_token_ref(1).token, Token::LParen)
-            || ["SELECT", "WITH", "VALUES", "TABLE"]
-                .iter()
-                .any(|word| is_word(&self.parser.peek_nth_token_ref(1).token, word))
-                && !matches!(self.parser.peek_nth_token_ref(2).token, Token::Comma | Token::RParen);
-        let columns = if self.peek(&Token::LParen) && !is_query { self.column_list()? } else { Vec::new() };
+        let is_query = matches!(
+            &self.parser.peek_nth_token_ref(1).token,
+            Token::LParen
+        ) || ["SELECT", "WITH", "VALUES", "TABLE"]
+            .iter()
+            .any(|word| is_word(&self.parser.peek_nth_token_ref(1).token, word))
+            && !matches!(self.parser.peek_nth_token_ref(2).token, Token::Comma | Token::RParen);
+        let columns =
+            if self.peek(&Token::LParen) && !is_query { self.column_list()? } else { Vec::new() };
         let query = self.query()?;
         Ok(Insert { table, columns, query })
     }
@@ -459,7 +444,10 @@ impl StatementParser<'_> {
             return inner;
         }
         match error {
-            Some(error) => errors::translate(error, self.tokens),
+            Some(error) => {
+                let missing = errors::missing_table(&self.tokens[start..]);
+                missing.unwrap_or_else(|| query::translate(error, self.tokens))
+            }
             None => self.end().expect_err("the query does not end with the statement"),
         }
     }
@@ -470,10 +458,11 @@ impl StatementParser<'_> {
             return Err(self.expected("the end of the statement"));
         }
         match &self.blocks {
-            Some((_, spans)) if !spans.is_empty() => {
-                Err(Error::parse(code::SYNTAX, "EMIT, ALLOW LATENESS and LATE ROWS INTO belong to queries")
-                    .at(spans[0]))
-            }
+            Some((_, spans)) if !spans.is_empty() => Err(Error::parse(
+                code::SYNTAX,
+                "EMIT, ALLOW LATENESS and LATE ROWS INTO belong to queries",
+            )
+            .at(spans[0])),
             _ => Ok(()),
         }
     }
@@ -493,7 +482,9 @@ impl StatementParser<'_> {
     /// A name that may be qualified.
     pub(super) fn name(&mut self, what: &str) -> Result<ObjectName, Error> {
         match &self.parser.peek_token_ref().token {
-            Token::Word(_) => self.read(|parser| parser.parse_object_name(false)),
+            token @ Token::Word(_) if !errors::is_reserved(token) => {
+                self.read(|parser| parser.parse_object_name(false))
+            }
             _ => Err(self.expected(what)),
         }
     }
@@ -550,7 +541,7 @@ impl StatementParser<'_> {
             let fault = self.dialect.take_fault();
             fault
                 .or_else(|| query::error_of_subquery(self.tokens))
-                .unwrap_or_else(|| fault_or(self.dialect, &error, self.tokens))
+                .unwrap_or_else(|| query::translate(&error, self.tokens))
         })
     }
 
@@ -564,8 +555,7 @@ impl StatementParser<'_> {
 
     /// Goes behind these words if they come next.
     pub(super) fn take(&mut self, words: &[&str]) -> bool {
-        let is_there =
-            self.tokens.get(self.parser.index()..).is_some_and(|rest| starts_with_words(rest, words));
+        let is_there = self.tokens.get(self.parser.index()..).is_some_and(|rest| starts_with_words(rest, words));
         if is_there {
             for _ in words {
                 self.parser.advance_token();
@@ -613,8 +603,7 @@ impl StatementParser<'_> {
     }
 
     fn text_between(&self, first: TokenSpan, last: TokenSpan) -> String {
-        let index =
-            |span: TokenSpan| self.lexed.tokens.partition_point(|token| token.span.start < span.start);
+        let index = |span: TokenSpan| self.lexed.tokens.partition_point(|token| token.span.start < span.start);
         let start = self.lexed.bytes[index(first)].start;
         let end = self.lexed.bytes[index(last)].end;
         self.text[start..end].to_owned()

@@ -82,8 +82,7 @@ fn is_clause(tokens: &[TokenWithSpan], index: usize) -> bool {
             is_emit(&rest[1..])
         }
         Token::Word(word) if word.quote_style.is_none() => {
-            starts_with_words(rest, &["ALLOW", "LATENESS"])
-                || starts_with_words(rest, &["LATE", "ROWS", "INTO"])
+            starts_with_words(rest, &["ALLOW", "LATENESS"]) || starts_with_words(rest, &["LATE", "ROWS", "INTO"])
         }
         _ => false,
     };
@@ -92,11 +91,15 @@ fn is_clause(tokens: &[TokenWithSpan], index: usize) -> bool {
 
 /// What follows EMIT is its clause, or an attempt at one.
 fn is_emit(rest: &[TokenWithSpan]) -> bool {
+    // `FROM t emit EMIT CHANGES`: the first one is an alias.
+    let clauses: [&[&str]; 3] = [&["EMIT"], &["ALLOW", "LATENESS"], &["LATE", "ROWS"]];
+    if clauses.iter().any(|words| starts_with_words(rest, words)) {
+        return false;
+    }
     match rest.first().map(|token| &token.token) {
         Some(Token::Word(word)) if word.quote_style.is_none() => {
             let is_join = word.keyword == Keyword::ON && !starts_with_words(&rest[1..], &["WINDOW"]);
-            let is_known =
-                ["CHANGES", "COMPLETE", "EARLY", "ON"].iter().any(|w| word.value.eq_ignore_ascii_case(w));
+            let is_known = ["CHANGES", "COMPLETE", "EARLY", "ON"].iter().any(|w| word.value.eq_ignore_ascii_case(w));
             (is_known && !is_join) || word.keyword == Keyword::NoKeyword || word.keyword == Keyword::FINAL
         }
         _ => false,
@@ -105,9 +108,7 @@ fn is_emit(rest: &[TokenWithSpan]) -> bool {
 
 fn can_end_block(token: &Token) -> bool {
     match token {
-        Token::RParen | Token::RBracket | Token::Mul | Token::Number(..) | Token::SingleQuotedString(_) => {
-            true
-        }
+        Token::RParen | Token::RBracket | Token::Mul | Token::Number(..) | Token::SingleQuotedString(_) => true,
         Token::Word(word) if word.quote_style.is_some() => true,
         Token::Word(word) => !matches!(
             word.keyword,
