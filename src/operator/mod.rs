@@ -3,8 +3,56 @@
 //! Invariant: no await, no clock, no lock, no channel; what an operator does is a function of what
 //! it was given, row by row, never of how the rows were cut into batches.
 
+mod calc;
+#[cfg(any(test, debug_assertions))]
+mod checked;
+pub(crate) mod evaluate;
+mod limit;
+mod sort;
+mod temporal_sort;
+#[cfg(test)]
+mod testing;
+mod window;
+mod window_rows;
+
+use arrow::datatypes::SchemaRef;
+
 use crate::error::Error;
+use crate::plan::{Operation, PlanNode};
 use crate::stream::{StreamBatch, StreamElement, Watermark};
+
+/// Rows of a result batch at most.
+const BATCH_ROWS: usize = 8192;
+
+/// The operator of a plan node. `input` is the schema of its input.
+///
+/// In debug builds the operator watches itself: schema, watermarks, nothing after the end, and that
+/// no row is lost without a trace.
+///
+/// # Errors
+/// `P002` if this version can't run it; an internal error for sources, exchanges and sinks, which
+/// are the runtime's.
+pub fn create(node: &PlanNode, input: &SchemaRef) -> Result<Box<dyn Operator>, Error> {
+    let schema = &node.schema;
+    let operator: Box<dyn Operator> = match &node.operation {
+        Operation::Calc(calc) => Box::new(calc::Calc::new(calc, schema)),
+        Operation::WindowRows(rows) => Box::new(window_rows::WindowRows::try_new(rows, schema)?),
+        Operation::WindowAggregate(aggregate) => window::create(aggregate, schema, input)?,
+        Operation::TemporalSort(sort) => Box::new(temporal_sort::TemporalSort::new(sort)),
+        Operation::Sort(sort) => Box::new(sort::Sort::new(sort, schema)),
+        Operation::Limit(limit) => Box::new(limit::Limit::new(limit)),
+        Operation::Source(_)
+        | Operation::Values(_)
+        | Operation::Union
+        | Operation::Exchange(_)
+        | Operation::Sink(_) => {
+            return Err(Error::internal("operator", "a node of the runtime is no operator"));
+        }
+    };
+    #[cfg(any(test, debug_assertions))]
+    let operator: Box<dyn Operator> = Box::new(checked::Checked::new(operator, schema));
+    Ok(operator)
+}
 
 /// A state machine between streams.
 pub trait Operator: Send {

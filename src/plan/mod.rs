@@ -16,6 +16,7 @@ mod diagnose;
 mod explain;
 mod function;
 mod json;
+mod local_schema;
 mod lower;
 mod places;
 mod rewrite;
@@ -37,6 +38,7 @@ use crate::error::{Error, SourceText, code};
 use crate::sql::{self, Statement};
 
 pub use bind::sql_type_name;
+pub use local_schema::{grouping_id, grouping_id_type, local_schema};
 pub use stream_plan::*;
 
 /// Stack for one call: expressions of thousands of terms are walked by recursion.

@@ -204,6 +204,8 @@ pub enum WindowSource {
         end: usize,
         /// The time attribute's step.
         unit: TimeUnit,
+        /// The zone whose wall clock the windows were cut by; their bounds are on that clock.
+        zone: Option<Tz>,
     },
 }
 
@@ -260,7 +262,7 @@ pub enum AggregatePhase {
     /// Rows in, results out.
     Single,
     /// Rows in, per batch the accumulators' states of each slice out, before the exchange.
-    /// Output columns: slice start (`BIGINT` microseconds), keys, grouping id, state columns.
+    /// Output columns: those of [`local_schema`](super::local_schema).
     Local,
     /// States in (the output of `Local`), results out. `keys`, filters and arguments of this node
     /// are those of the local one and are not evaluated again.

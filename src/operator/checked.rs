@@ -1,0 +1,201 @@
+//! Watches an operator: what every one of them promises is checked here, not inside each.
+
+use arrow::datatypes::SchemaRef;
+
+use super::{Operator, Output, RowCounts, StateSize};
+use crate::error::Error;
+use crate::stream::{StreamBatch, StreamElement, Watermark};
+
+/// An operator under watch. In tests and debug builds each operator is wrapped in one.
+///
+/// Fails with an internal error that names the operator if a batch has another schema than the
+/// plan says, if a watermark does not rise, if something comes after the end, if the running
+/// watermarks fall inside a batch, or if the counts don't add up to the rows that came in.
+pub(super) struct Checked {
+    operator: Box<dyn Operator>,
+    schema: SchemaRef,
+    rows_in: u64,
+    counts: RowCounts,
+    watermark: Option<Watermark>,
+    finished: bool,
+}
+
+impl Checked {
+    pub(super) fn new(operator: Box<dyn Operator>, schema: &SchemaRef) -> Self {
+        Self {
+            operator,
+            schema: schema.clone(),
+            rows_in: 0,
+            counts: RowCounts::default(),
+            watermark: None,
+            finished: false,
+        }
+    }
+
+    fn wrong(&self, what: impl std::fmt::Display) -> Error {
+        Error::internal(self.operator.name(), what)
+    }
+
+    /// Runs `step` on the operator, then looks at what it gave and counted.
+    fn watch(
+        &mut self,
+        out: &mut Output,
+        step: impl FnOnce(&mut dyn Operator, &mut Output) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if self.finished {
+            return Err(self.wrong("called after the end"));
+        }
+        let (seen, before) = (out.elements.len(), out.counts);
+        step(self.operator.as_mut(), out)?;
+        self.count(before, out.counts)?;
+        for element in &out.elements[seen..] {
+            match element {
+                StreamElement::Batch(batch) => self.batch(batch)?,
+                StreamElement::Watermark(watermark) => {
+                    if self.watermark.is_some_and(|last| last >= *watermark) {
+                        return Err(self.wrong(format_args!("watermark {} does not rise", watermark.0)));
+                    }
+                    self.watermark = Some(*watermark);
+                }
+                StreamElement::Status(_) | StreamElement::Latency(_) | StreamElement::End => {
+                    return Err(self.wrong("gave an element that is not its to give"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn batch(&self, batch: &StreamBatch) -> Result<(), Error> {
+        let (given, planned) = (batch.rows.schema(), &self.schema);
+        let types = |schema: &SchemaRef| {
+            schema.fields().iter().map(|field| field.data_type().clone()).collect::<Vec<_>>()
+        };
+        if types(&given) != types(planned) {
+            return Err(self.wrong(format_args!("gave {:?}, planned {:?}", types(&given), types(planned))));
+        }
+        if let Some(running) = &batch.running {
+            let values = running.values();
+            if values.len() != batch.num_rows() || values.windows(2).any(|pair| pair[0] > pair[1]) {
+                return Err(self.wrong("gave running watermarks that fall or don't fit the rows"));
+            }
+        }
+        match &batch.kinds {
+            Some(kinds) if kinds.values().len() != batch.num_rows() => {
+                Err(self.wrong("gave row kinds that don't fit the rows"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn count(&mut self, before: RowCounts, after: RowCounts) -> Result<(), Error> {
+        let counts = &mut self.counts;
+        counts.used += after.used - before.used;
+        counts.late += after.late - before.late;
+        counts.null_time += after.null_time - before.null_time;
+        counts.future += after.future - before.future;
+        counts.filtered += after.filtered - before.filtered;
+        counts.held = (counts.held + after.held) - before.held;
+        counts.partly_late += after.partly_late - before.partly_late;
+        let sum =
+            counts.used + counts.late + counts.null_time + counts.future + counts.filtered + counts.held;
+        if sum != self.rows_in {
+            let rows_in = self.rows_in;
+            return Err(self.wrong(format_args!("{rows_in} rows in, but {:?}", self.counts)));
+        }
+        Ok(())
+    }
+}
+
+impl Operator for Checked {
+    fn name(&self) -> &'static str {
+        self.operator.name()
+    }
+
+    fn process_batch(&mut self, batch: StreamBatch, out: &mut Output) -> Result<(), Error> {
+        self.rows_in += batch.num_rows() as u64;
+        self.watch(out, |operator, out| operator.process_batch(batch, out))
+    }
+
+    fn process_watermark(&mut self, watermark: Watermark, out: &mut Output) -> Result<(), Error> {
+        self.watch(out, |operator, out| operator.process_watermark(watermark, out))
+    }
+
+    fn finish(&mut self, out: &mut Output) -> Result<(), Error> {
+        self.watch(out, |operator, out| operator.finish(out))?;
+        self.finished = true;
+        Ok(())
+    }
+
+    fn is_satisfied(&self) -> bool {
+        self.operator.is_satisfied()
+    }
+
+    fn state(&self) -> StateSize {
+        self.operator.state()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operator::testing::{Row, input, stream_batch};
+
+    /// Does as it is told, wrongly.
+    struct Wrong(fn(StreamBatch, &mut Output));
+
+    impl Operator for Wrong {
+        fn name(&self) -> &'static str {
+            "Wrong"
+        }
+
+        fn process_batch(&mut self, batch: StreamBatch, out: &mut Output) -> Result<(), Error> {
+            (self.0)(batch, out);
+            Ok(())
+        }
+    }
+
+    fn message(does: fn(StreamBatch, &mut Output)) -> String {
+        let rows: [Row; 2] = [(Some(1), None, None), (Some(2), None, None)];
+        let mut checked = Checked::new(Box::new(Wrong(does)), &input());
+        match checked.process_batch(stream_batch(&rows, &[0, 1]), &mut Output::default()) {
+            Ok(()) => "fine".into(),
+            Err(error) => error.message().into(),
+        }
+    }
+
+    #[test]
+    fn each_broken_promise_is_named() {
+        let used = |batch: StreamBatch, out: &mut Output| {
+            out.counts.used += 2;
+            out.batch(batch);
+        };
+        assert_eq!(message(used), "fine");
+        let lost = message(|_, out| out.counts.used += 1);
+        assert!(lost.contains("Wrong: 2 rows in"), "{lost}");
+        let schema = message(|batch, out| {
+            out.counts.used += 2;
+            out.batch(StreamBatch { rows: batch.rows.project(&[0]).unwrap(), ..batch });
+        });
+        assert!(schema.contains("planned"), "{schema}");
+        let falls = message(|_, out| {
+            out.counts.held += 2;
+            out.watermark(Watermark(5));
+            out.watermark(Watermark(5));
+        });
+        assert!(falls.contains("does not rise"), "{falls}");
+        let end = message(|_, out| {
+            out.counts.filtered += 2;
+            out.elements.push(StreamElement::End);
+        });
+        assert!(end.contains("not its to give"), "{end}");
+    }
+
+    #[test]
+    fn nothing_after_the_end() {
+        let mut checked = Checked::new(Box::new(Wrong(|_, _| {})), &input());
+        let mut out = Output::default();
+        checked.finish(&mut out).unwrap();
+        assert!(checked.finish(&mut out).is_err());
+        assert!(checked.process_watermark(Watermark(1), &mut out).is_err());
+    }
+}

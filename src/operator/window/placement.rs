@@ -1,0 +1,296 @@
+//! Which rows of a batch are used, and in which parts of the state they go. The late test.
+
+use std::collections::HashMap;
+
+use arrow::array::UInt32Array;
+use arrow::buffer::{NullBuffer, ScalarBuffer};
+use foldhash::fast::RandomState;
+
+use super::assigner::{Assigner, Ends, Kind};
+use crate::error::Error;
+use crate::plan::{AggregateCall, WindowAggregateNode, WindowSource};
+use crate::stream::{RunningWatermark, StreamBatch, event_times};
+
+/// A part of the state: rows of a slice that count for the same windows.
+///
+/// `end` is the end of the first of these windows, so parts are ordered by when they are needed;
+/// `start` is the start of the slice. Where windows share no slices it is the window itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct PartKey {
+    pub(super) end: i64,
+    pub(super) start: i64,
+}
+
+/// Where the rows of a batch go.
+#[derive(Debug, Default)]
+pub(super) struct Placement {
+    /// The rows that are used, ascending; `None`: all.
+    pub(super) kept: Option<UInt32Array>,
+    /// Those rows ordered by part, then arrival; a row may come more than once. `None`: as they are.
+    pub(super) order: Option<UInt32Array>,
+    /// The parts with their number of rows, in the order of `order`.
+    pub(super) parts: Vec<(PartKey, usize)>,
+    /// Rows that are late for all of their windows.
+    pub(super) late: u64,
+    /// Rows that are late for some of their windows.
+    pub(super) partly_late: u64,
+    /// Rows without event time.
+    pub(super) null_time: u64,
+}
+
+impl Placement {
+    /// All rows in one part.
+    fn all(key: PartKey, rows: usize) -> Self {
+        Self { parts: vec![(key, rows)], ..Self::default() }
+    }
+}
+
+/// Places rows.
+pub(super) struct Placer {
+    source: WindowSource,
+    pub(super) assigner: Assigner,
+    /// How long after its close a window takes rows.
+    lateness_us: i64,
+    /// Each window has a part of its own, a row goes into all of its windows: for aggregates that
+    /// must see rows in arrival order.
+    separate: bool,
+}
+
+/// The part that the last rows went to, to place a run of rows of one slice with few comparisons.
+struct Current {
+    start: i64,
+    end: i64,
+    /// A running watermark below this closes none of the slice's windows.
+    closes_us: i64,
+}
+
+impl Placer {
+    pub(super) fn try_new(node: &WindowAggregateNode) -> Result<Self, Error> {
+        let assigner = match &node.window {
+            WindowSource::Assign { window, .. } => Assigner::try_new(window)?,
+            WindowSource::Attached { unit, zone, .. } => Assigner::attached(unit.us(), *zone),
+        };
+        let separate = matches!(assigner.kind(), Kind::Hop | Kind::Cumulate)
+            && node.aggregates.iter().any(needs_arrival_order);
+        let lateness_us = node.allowed_lateness_us;
+        Ok(Self { source: node.window.clone(), assigner, lateness_us, separate })
+    }
+
+    /// Whether windows are made of several parts: slices that they share.
+    pub(super) fn is_sliced(&self) -> bool {
+        !self.separate && matches!(self.assigner.kind(), Kind::Hop | Kind::Cumulate)
+    }
+
+    /// The watermark from which on rows are late for the window that ends at `end`.
+    fn late_from(&self, end: i64) -> i64 {
+        self.assigner.close(end).saturating_add(self.lateness_us)
+    }
+
+    /// Places the rows of a batch. `floor`: the last watermark that the operator was given; a row
+    /// is judged by it where it is ahead of the running one.
+    pub(super) fn place(&mut self, batch: &StreamBatch, floor: i64) -> Result<Placement, Error> {
+        let rows = batch.num_rows();
+        let (source, kind) = (self.source.clone(), self.assigner.kind());
+        match source {
+            _ if kind == Kind::Global => Ok(Placement::all(PartKey { end: i64::MAX, start: 0 }, rows)),
+            WindowSource::Assign { time, .. } => {
+                let (times, nulls) = event_times(batch.rows.column(time))?;
+                let running = Running { values: batch.running.as_ref(), floor };
+                Ok(self.place_times(times, nulls.as_ref(), &running))
+            }
+            WindowSource::Attached { start, end, .. } => {
+                let (starts, no_start) = event_times(batch.rows.column(start))?;
+                let (ends, no_end) = event_times(batch.rows.column(end))?;
+                let nulls = NullBuffer::union(no_start.as_ref(), no_end.as_ref());
+                let running = Running { values: batch.running.as_ref(), floor };
+                Ok(self.place_attached(&starts, &ends, nulls.as_ref(), &running))
+            }
+        }
+    }
+
+    fn place_times(
+        &mut self,
+        times: ScalarBuffer<i64>,
+        nulls: Option<&NullBuffer>,
+        running: &Running<'_>,
+    ) -> Placement {
+        let times = if self.assigner.has_zone() {
+            times.iter().map(|time| self.assigner.local(*time)).collect::<Vec<_>>().into()
+        } else {
+            times
+        };
+        let may_share = !self.separate && nulls.is_none_or(|nulls| nulls.null_count() == 0);
+        if let Some(key) = may_share.then(|| self.single_part(&times, running)).flatten() {
+            return Placement::all(key, times.len());
+        }
+        let mut placing = Placing::default();
+        let mut current = self.current(self.assigner.slice_start(0));
+        for (row, time) in times.iter().copied().enumerate() {
+            if nulls.is_some_and(|nulls| nulls.is_null(row)) {
+                placing.placement.null_time += 1;
+                continue;
+            }
+            if time < current.start || time >= current.end {
+                current = self.current(self.assigner.slice_start(time));
+            }
+            let running = running.of(row);
+            if running < current.closes_us && !self.separate {
+                placing.put(row, PartKey { end: current.end, start: current.start });
+                continue;
+            }
+            let ends = self.assigner.ends(current.start);
+            let Some(open) = self.assigner.first_open(ends, running.saturating_sub(self.lateness_us)) else {
+                placing.placement.late += 1;
+                continue;
+            };
+            if open > ends.first {
+                placing.placement.partly_late += 1;
+            }
+            if self.separate {
+                for end in (Ends { first: open, ..ends }).iter() {
+                    placing.put(row, PartKey { end, start: self.assigner.window_start(end) });
+                }
+            } else {
+                placing.put(row, PartKey { end: open, start: current.start });
+            }
+        }
+        placing.finish(times.len())
+    }
+
+    fn current(&self, start: i64) -> Current {
+        let end = self.assigner.ends(start).first;
+        Current { start, end, closes_us: self.late_from(end) }
+    }
+
+    /// The part of all rows, if there is only one and none of its windows has closed.
+    fn single_part(&self, times: &[i64], running: &Running<'_>) -> Option<PartKey> {
+        let (low, high) = min_max(times)?;
+        let current = self.current(self.assigner.slice_start(low));
+        (high < current.end && running.last() < current.closes_us)
+            .then_some(PartKey { end: current.end, start: current.start })
+    }
+
+    fn place_attached(
+        &self,
+        starts: &[i64],
+        ends: &[i64],
+        nulls: Option<&NullBuffer>,
+        running: &Running<'_>,
+    ) -> Placement {
+        let mut placing = Placing::default();
+        let mut last = None;
+        for (row, (start, end)) in starts.iter().zip(ends).enumerate() {
+            if nulls.is_some_and(|nulls| nulls.is_null(row)) {
+                placing.placement.null_time += 1;
+                continue;
+            }
+            let late_from = match last {
+                Some((known, late_from)) if known == *end => late_from,
+                _ => {
+                    let late_from = self.late_from(*end);
+                    last = Some((*end, late_from));
+                    late_from
+                }
+            };
+            if running.of(row) >= late_from {
+                placing.placement.late += 1;
+            } else {
+                placing.put(row, PartKey { end: *end, start: *start });
+            }
+        }
+        placing.finish(starts.len())
+    }
+}
+
+/// Whether the aggregate must see the rows of a window in arrival order. Where the order only
+/// decides how a number is rounded, slices are merged in the order of time: a function of the rows
+/// too.
+fn needs_arrival_order(call: &AggregateCall) -> bool {
+    const ROUNDED: [&str; 7] = ["sum", "avg", "mean", "var", "stddev", "covar", "corr"];
+    let name = call.function.fun().name().to_ascii_lowercase();
+    let is_rounded = ROUNDED.iter().any(|prefix| name.starts_with(prefix)) || name.starts_with("regr_");
+    call.order_sensitive && !is_rounded
+}
+
+/// The watermark before each row: what came with the rows, but not behind what the operator knows.
+struct Running<'a> {
+    values: Option<&'a RunningWatermark>,
+    floor: i64,
+}
+
+impl Running<'_> {
+    fn of(&self, row: usize) -> i64 {
+        self.values.map_or(self.floor, |running| running.values()[row].max(self.floor))
+    }
+
+    fn last(&self) -> i64 {
+        let last = self.values.and_then(RunningWatermark::last);
+        last.map_or(self.floor, |watermark| watermark.0.max(self.floor))
+    }
+}
+
+/// Collects where rows go.
+#[derive(Default)]
+struct Placing {
+    placement: Placement,
+    /// The rows that are used.
+    kept: Vec<u32>,
+    /// For each use of a row its part, and its index in `kept`.
+    uses: Vec<(u32, u32)>,
+    parts: HashMap<PartKey, u32, RandomState>,
+    last: Option<(PartKey, u32)>,
+}
+
+impl Placing {
+    fn put(&mut self, row: usize, key: PartKey) {
+        if self.kept.last() != Some(&(row as u32)) {
+            self.kept.push(row as u32);
+        }
+        let part = match self.last {
+            Some((known, part)) if known == key => part,
+            _ => {
+                let parts = &mut self.placement.parts;
+                let part = *self.parts.entry(key).or_insert_with(|| {
+                    parts.push((key, 0));
+                    parts.len() as u32 - 1
+                });
+                self.last = Some((key, part));
+                part
+            }
+        };
+        self.placement.parts[part as usize].1 += 1;
+        self.uses.push((part, self.kept.len() as u32 - 1));
+    }
+
+    fn finish(self, rows: usize) -> Placement {
+        let Self { mut placement, kept, uses, .. } = self;
+        let is_in_order = uses.len() == kept.len() && uses.is_sorted_by_key(|(part, _)| *part);
+        if !is_in_order {
+            let mut next: Vec<usize> = placement
+                .parts
+                .iter()
+                .scan(0, |sum, (_, count)| {
+                    let first = *sum;
+                    *sum += count;
+                    Some(first)
+                })
+                .collect();
+            let mut order = vec![0; uses.len()];
+            for (part, row) in uses {
+                let place = &mut next[part as usize];
+                order[*place] = row;
+                *place += 1;
+            }
+            placement.order = Some(order.into());
+        }
+        if kept.len() < rows {
+            placement.kept = Some(kept.into());
+        }
+        placement
+    }
+}
+
+fn min_max(values: &[i64]) -> Option<(i64, i64)> {
+    let first = *values.first()?;
+    Some(values.iter().fold((first, first), |(low, high), value| (low.min(*value), high.max(*value))))
+}

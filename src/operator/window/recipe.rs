@@ -1,0 +1,271 @@
+//! What an aggregation computes: keys, grouping sets, accumulators, over evaluated columns.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, UInt32Array, UInt64Array, new_null_array};
+use arrow::buffer::ScalarBuffer;
+use arrow::compute::{cast, take};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::record_batch::RecordBatch;
+use datafusion_expr::GroupsAccumulator;
+use datafusion_functions_aggregate_common::aggregate::groups_accumulator::GroupsAccumulatorAdapter;
+use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion_physical_expr::expressions::{Column, Literal};
+
+use crate::error::Error;
+use crate::operator::evaluate::{arrow_failure, evaluate, evaluate_condition, failure, one_nan_and_zero};
+use crate::plan::{ExprRef, WindowAggregateNode, grouping_id, grouping_id_type};
+
+/// What to compute of a group of rows, fixed for the life of an operator.
+pub(super) struct Recipe {
+    keys: Vec<ExprRef>,
+    /// For each grouping set: which keys are NULL, and its id. Empty: the plain grouping.
+    pub(super) sets: Vec<GroupingSet>,
+    pub(super) id_type: DataType,
+    pub(super) calls: Vec<Call>,
+    /// Types of the keys, and of the grouping id if there is one; empty: one group without a key.
+    pub(super) group_schema: SchemaRef,
+}
+
+pub(super) struct GroupingSet {
+    pub(super) is_null: Vec<bool>,
+    pub(super) id: u64,
+}
+
+/// One aggregate.
+pub(super) struct Call {
+    pub(super) function: Arc<AggregateFunctionExpr>,
+    args: Vec<ExprRef>,
+    filter: Option<ExprRef>,
+    is_native: bool,
+    pub(super) state_columns: usize,
+}
+
+impl Call {
+    /// Accumulators for the groups of one table.
+    pub(super) fn accumulator(&self) -> Result<Box<dyn GroupsAccumulator>, Error> {
+        if self.is_native {
+            return self.function.create_groups_accumulator().map_err(failure);
+        }
+        let function = Arc::clone(&self.function);
+        Ok(Box::new(GroupsAccumulatorAdapter::new(move || function.create_accumulator())))
+    }
+}
+
+/// The columns that an aggregation needs of some rows, in arrival order.
+#[derive(Clone)]
+pub(super) struct Rows {
+    pub(super) len: usize,
+    pub(super) keys: Vec<ArrayRef>,
+    /// For each aggregate its arguments.
+    pub(super) args: Vec<Vec<ArrayRef>>,
+    pub(super) filters: Vec<Option<BooleanArray>>,
+    /// When each row arrived, as a number that grows.
+    pub(super) arrival: Arrival,
+}
+
+/// When rows arrived, as numbers that grow.
+#[derive(Clone)]
+pub(super) enum Arrival {
+    /// One after another.
+    From(u64),
+    /// One number a row.
+    Each(ScalarBuffer<u64>),
+}
+
+impl Arrival {
+    pub(super) fn of(&self, row: usize) -> u64 {
+        match self {
+            Self::From(first) => first + row as u64,
+            Self::Each(numbers) => numbers[row],
+        }
+    }
+}
+
+impl Recipe {
+    pub(super) fn try_new(node: &WindowAggregateNode, input: &SchemaRef) -> Result<Self, Error> {
+        let wrong = |error| Error::internal("WindowAggregate", error);
+        let mut key_types = Vec::with_capacity(node.keys.len());
+        for key in &node.keys {
+            key_types.push(key.data_type(input).map_err(wrong)?);
+        }
+        Self::with_key_types(node, key_types)
+    }
+
+    /// For the final phase, where the keys are columns and not expressions.
+    pub(super) fn with_key_types(
+        node: &WindowAggregateNode,
+        key_types: Vec<DataType>,
+    ) -> Result<Self, Error> {
+        let mut fields: Vec<Field> = key_types
+            .into_iter()
+            .enumerate()
+            .map(|(index, data_type)| Field::new(format!("key_{index}"), data_type, true))
+            .collect();
+        let sets = node.grouping_sets.as_deref().unwrap_or_default();
+        let id_type = grouping_id_type(node.keys.len(), sets);
+        if node.grouping_sets.is_some() {
+            fields.push(Field::new("id", id_type.clone(), false));
+        }
+        let calls = node
+            .aggregates
+            .iter()
+            .map(|call| {
+                let function = Arc::clone(&call.function);
+                let all = function.all_expressions();
+                let args = all.args.into_iter().chain(all.order_by_exprs).collect();
+                let is_native = function.groups_accumulator_supported();
+                let state_columns = function.state_fields().map_err(failure)?.len();
+                Ok(Call { function, args, filter: call.filter.clone(), is_native, state_columns })
+            })
+            .collect::<Result<Vec<_>, Error>>()?;
+        Ok(Self {
+            keys: node.keys.clone(),
+            sets: sets
+                .iter()
+                .enumerate()
+                .map(|(index, is_null)| GroupingSet {
+                    is_null: is_null.clone(),
+                    id: grouping_id(sets, index),
+                })
+                .collect(),
+            id_type,
+            calls,
+            group_schema: Arc::new(Schema::new(fields)),
+        })
+    }
+
+    /// Groups that a row goes to.
+    pub(super) fn groups_of_a_row(&self) -> u64 {
+        self.sets.len().max(1) as u64
+    }
+
+    /// Evaluates keys, arguments and filters of rows that are all to be used.
+    ///
+    /// # Errors
+    /// `R002` if an expression fails on a row.
+    pub(super) fn evaluate(&self, rows: &RecordBatch, arrival: Arrival) -> Result<Rows, Error> {
+        let keys = self
+            .keys
+            .iter()
+            .map(|key| evaluate(key, rows).map(one_nan_and_zero))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut args = Vec::with_capacity(self.calls.len());
+        let mut filters = Vec::with_capacity(self.calls.len());
+        for call in &self.calls {
+            let filter = call.filter.as_ref().map(|filter| evaluate_condition(filter, rows)).transpose()?;
+            let values = call
+                .args
+                .iter()
+                .map(|arg| match &filter {
+                    Some(filter) if !is_safe(arg) => evaluate_where(arg, rows, filter),
+                    _ => evaluate(arg, rows),
+                })
+                .map(|values| match values {
+                    Ok(values) if call.function.is_distinct() => Ok(one_nan_and_zero(values)),
+                    values => values,
+                })
+                .collect::<Result<Vec<_>, _>>()?;
+            args.push(values);
+            filters.push(filter);
+        }
+        Ok(Rows { len: rows.num_rows(), keys, args, filters, arrival })
+    }
+
+    /// The group columns of `keys` for one grouping set: NULL where the set says so, then its id.
+    pub(super) fn masked(
+        &self,
+        keys: &[ArrayRef],
+        len: usize,
+        set: &GroupingSet,
+    ) -> Result<Vec<ArrayRef>, Error> {
+        let mut columns: Vec<ArrayRef> = keys
+            .iter()
+            .zip(&set.is_null)
+            .map(
+                |(key, is_null)| {
+                    if *is_null { new_null_array(key.data_type(), len) } else { Arc::clone(key) }
+                },
+            )
+            .collect();
+        let ids = UInt64Array::from_value(set.id, len);
+        columns.push(cast(&ids, &self.id_type).map_err(|error| arrow_failure(&error))?);
+        Ok(columns)
+    }
+}
+
+/// An expression that can't fail on a row that a filter has removed.
+fn is_safe(expr: &ExprRef) -> bool {
+    expr.downcast_ref::<Column>().is_some() || expr.downcast_ref::<Literal>().is_some()
+}
+
+/// The values of `expr` for the rows that `filter` keeps, NULL for the others: what is filtered
+/// away can't fail.
+fn evaluate_where(expr: &ExprRef, rows: &RecordBatch, filter: &BooleanArray) -> Result<ArrayRef, Error> {
+    let kept = arrow::compute::filter_record_batch(rows, filter).map_err(|error| arrow_failure(&error))?;
+    let values = evaluate(expr, &kept)?;
+    let mut next = 0;
+    let positions: UInt32Array = filter
+        .values()
+        .iter()
+        .map(|is_kept| {
+            is_kept.then(|| {
+                next += 1;
+                next - 1
+            })
+        })
+        .collect();
+    take(&values, &positions, None).map_err(|error| arrow_failure(&error))
+}
+
+impl Rows {
+    /// The rows at `indices`, in that order.
+    pub(super) fn take(&self, indices: &UInt32Array) -> Result<Self, Error> {
+        let pick = |column: &ArrayRef| take(column, indices, None).map_err(|error| arrow_failure(&error));
+        let mut filters = Vec::with_capacity(self.filters.len());
+        for filter in &self.filters {
+            filters.push(match filter {
+                None => None,
+                Some(filter) => {
+                    let taken = take(filter, indices, None).map_err(|error| arrow_failure(&error))?;
+                    Some(taken.as_boolean().clone())
+                }
+            });
+        }
+        Ok(Self {
+            len: indices.len(),
+            keys: self.keys.iter().map(pick).collect::<Result<_, _>>()?,
+            args: self
+                .args
+                .iter()
+                .map(|args| args.iter().map(pick).collect::<Result<_, _>>())
+                .collect::<Result<_, _>>()?,
+            filters,
+            arrival: Arrival::Each(
+                indices.values().iter().map(|row| self.arrival.of(*row as usize)).collect::<Vec<_>>().into(),
+            ),
+        })
+    }
+
+    /// `len` rows from `offset`, without a copy.
+    pub(super) fn slice(&self, offset: usize, len: usize) -> Self {
+        Self {
+            len,
+            keys: self.keys.iter().map(|key| key.slice(offset, len)).collect(),
+            args: self
+                .args
+                .iter()
+                .map(|args| args.iter().map(|arg| arg.slice(offset, len)).collect())
+                .collect(),
+            filters: self
+                .filters
+                .iter()
+                .map(|filter| filter.as_ref().map(|filter| filter.slice(offset, len)))
+                .collect(),
+            arrival: match &self.arrival {
+                Arrival::From(first) => Arrival::From(first + offset as u64),
+                Arrival::Each(numbers) => Arrival::Each(numbers.slice(offset, len)),
+            },
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Sealed slices that hop windows share, and merged blocks of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::recipe::Recipe;
+use super::table::{Results, Sealed, merge};
+use crate::error::Error;
+
+/// Sealed slices by number, and the merged states of blocks of 2, 4, 8, … neighbours that start at
+/// a multiple of their length.
+///
+/// A window of n slices is at most 2·log₂ n blocks; a block is merged once, from its halves. So
+/// what a firing costs grows with the groups and log n. A slice and the blocks that it is in are
+/// dropped when no window to come needs them.
+#[derive(Default)]
+pub(super) struct Slices {
+    slices: BTreeMap<i64, Arc<Sealed>>,
+    /// By (number of the first slice, log₂ of the length ≥ 1).
+    blocks: BTreeMap<(i64, u32), Arc<Sealed>>,
+    /// The longest block so far, log₂.
+    highest: u32,
+}
+
+impl Slices {
+    pub(super) fn is_empty(&self) -> bool {
+        self.slices.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slices.len()
+    }
+
+    /// Adds what windows to come count for slice `index`.
+    pub(super) fn add(
+        &mut self,
+        recipe: &Recipe,
+        index: i64,
+        sealed: Sealed,
+        ids: &mut Vec<usize>,
+    ) -> Result<(), Error> {
+        let sealed = match self.slices.get(&index) {
+            None => sealed,
+            Some(before) => merge(recipe, [before.as_ref(), &sealed], ids)?.seal()?,
+        };
+        self.slices.insert(index, Arc::new(sealed));
+        for level in 1..=self.highest {
+            self.blocks.remove(&((index >> level) << level, level));
+        }
+        Ok(())
+    }
+
+    /// The results of the slices `from..to`, merged; `None` if there is none.
+    pub(super) fn window(
+        &mut self,
+        recipe: &Recipe,
+        from: i64,
+        to: i64,
+        ids: &mut Vec<usize>,
+    ) -> Result<Option<Results>, Error> {
+        let mut parts = Vec::new();
+        let mut at = from;
+        while at < to {
+            let level = at.trailing_zeros().min((to - at).ilog2());
+            parts.extend(self.block(recipe, at, level, ids)?);
+            at += 1 << level;
+        }
+        match parts.as_slice() {
+            [] => Ok(None),
+            [one] => one.results(recipe).map(Some),
+            many => merge(recipe, many.iter().map(Arc::as_ref), ids)?.results().map(Some),
+        }
+    }
+
+    /// The block of 2^`level` slices from `first`; `None` if it is empty.
+    fn block(
+        &mut self,
+        recipe: &Recipe,
+        first: i64,
+        level: u32,
+        ids: &mut Vec<usize>,
+    ) -> Result<Option<Arc<Sealed>>, Error> {
+        if level == 0 {
+            return Ok(self.slices.get(&first).cloned());
+        }
+        if let Some(known) = self.blocks.get(&(first, level)) {
+            return Ok(Some(Arc::clone(known)));
+        }
+        if self.slices.range(first..first + (1 << level)).next().is_none() {
+            return Ok(None);
+        }
+        let left = self.block(recipe, first, level - 1, ids)?;
+        let right = self.block(recipe, first + (1 << (level - 1)), level - 1, ids)?;
+        let block = match (left, right) {
+            (Some(left), Some(right)) => {
+                Arc::new(merge(recipe, [left.as_ref(), right.as_ref()], ids)?.seal()?)
+            }
+            (Some(one), None) | (None, Some(one)) => one,
+            (None, None) => return Ok(None),
+        };
+        self.highest = self.highest.max(level);
+        self.blocks.insert((first, level), Arc::clone(&block));
+        Ok(Some(block))
+    }
+
+    /// Drops what only windows that start before slice `from` need.
+    pub(super) fn drop_before(&mut self, from: i64) {
+        while let Some(first) = self.slices.first_entry().filter(|first| *first.key() < from) {
+            first.remove();
+        }
+        while let Some(first) = self.blocks.first_entry().filter(|first| first.key().0 < from) {
+            first.remove();
+        }
+    }
+
+    /// Groups and bytes that are kept.
+    pub(super) fn size(&self) -> (usize, usize) {
+        let sealed = self.slices.values().chain(self.blocks.values());
+        sealed.fold((0, 0), |(groups, bytes), one| (groups + one.groups, bytes + one.size()))
+    }
+}
