@@ -111,15 +111,18 @@ impl Connector for Memory {
         let assembly = Assembly::new(request);
         let mut content = self.content();
         // What was inserted can be read, too.
-        let inserted = content.outputs.get(name).and_then(|batches| {
-            let schema = batches.first()?.rows.schema();
-            Some((schema, vec![batches.iter().map(|batch| batch.rows.clone()).collect::<Vec<_>>()]))
+        let inserted = content.outputs.get(name).map(|batches| {
+            let schema = batches.first().map_or_else(|| table.schema(), |batch| batch.rows.schema());
+            (schema, vec![batches.iter().map(|batch| batch.rows.clone()).collect::<Vec<_>>()])
         });
         let (schema, input) = match content.inputs.get_mut(name) {
             Some(Input::Splits { schema, splits }) => (Arc::clone(schema), Rows::Splits(splits.clone())),
             Some(Input::Channel { schema, receiver }) => {
                 let receiver = receiver.take().ok_or_else(|| {
-                    Error::run(code::UNREADABLE, format!("can't read \"{name}\": its channel is read already"))
+                    Error::run(
+                        code::UNREADABLE,
+                        format!("can't read \"{name}\": its channel is read already"),
+                    )
                 })?;
                 (Arc::clone(schema), Rows::Channel(receiver))
             }
@@ -139,7 +142,11 @@ impl Connector for Memory {
             place.ok_or_else(|| {
                 Error::run(
                     code::INVALID_TABLE,
-                    format!("\"{name}\" in memory has no column \"{}\" of type {}", field.name(), field.data_type()),
+                    format!(
+                        "\"{name}\" in memory has no column \"{}\" of type {}",
+                        field.name(),
+                        field.data_type()
+                    ),
                 )
             })
         });
