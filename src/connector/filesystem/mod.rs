@@ -19,6 +19,8 @@ mod json_tests;
 mod listing;
 mod parquet_sink;
 mod parquet_split;
+#[cfg(test)]
+mod parquet_tests;
 mod placement;
 #[cfg(test)]
 mod sink_tests;
