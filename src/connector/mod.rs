@@ -3,12 +3,16 @@
 //! Invariant: nothing here knows operators or plans. A reader blocks; it runs on a thread of its own.
 
 mod assembly;
+mod datagen;
 mod filesystem;
 pub mod format;
 mod input;
+mod memory;
 mod options;
 mod print;
 mod stdio;
+#[cfg(test)]
+mod testing;
 mod text_split;
 
 use std::collections::BTreeMap;
@@ -22,7 +26,9 @@ use crate::catalog::{ConnectorCatalog, Options, Table, TableFacts};
 use crate::error::{Error, code, did_you_mean};
 use crate::stream::StreamBatch;
 
+pub use datagen::Datagen;
 pub use filesystem::Filesystem;
+pub use memory::Memory;
 pub use print::{Blackhole, Print};
 pub use stdio::{Stdin, Stdout};
 
@@ -201,6 +207,8 @@ impl Connectors {
         connectors.add(Arc::new(Stdout));
         connectors.add(Arc::new(Print));
         connectors.add(Arc::new(Blackhole));
+        connectors.add(Arc::new(Memory::new()));
+        connectors.add(Arc::new(Datagen));
         connectors
     }
 

@@ -10,10 +10,20 @@
 //! Pipes and devices are written as rows come.
 
 mod coerce;
+#[cfg(test)]
+mod csv_tests;
+#[cfg(test)]
+mod input_tests;
+#[cfg(test)]
+mod json_tests;
 mod listing;
 mod parquet_sink;
 mod parquet_split;
+#[cfg(test)]
+mod parquet_tests;
 mod placement;
+#[cfg(test)]
+mod sink_tests;
 mod text_sink;
 
 use std::path::Path;
