@@ -1,9 +1,11 @@
 //! The summary of a query or insert, in one to three lines.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use chrono::DateTime;
 
+use crate::operator::RowCounts;
 use crate::runtime::JobSummary;
 use crate::stream::Watermark;
 
@@ -81,9 +83,9 @@ fn rows(summary: &JobSummary) -> String {
 
 /// The operator that judges lateness shows the sum best; without one, the first that there is.
 fn identity(summary: &JobSummary) -> String {
-    let judged = |count: &crate::operator::RowCounts| count.late + count.null_time + count.future;
+    let judged = |count: &RowCounts| count.late + count.null_time + count.future;
     let most = summary.operators.iter().enumerate().max_by_key(|(index, operator)| {
-        (judged(&operator.counts), operator.counts.partly_late, std::cmp::Reverse(*index))
+        (judged(&operator.counts), operator.counts.partly_late, operator.counts.filtered, Reverse(*index))
     });
     let Some((_, operator)) = most else {
         return "all rows accounted for".to_owned();
@@ -157,7 +159,6 @@ fn time(watermark: Watermark) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operator::RowCounts;
     use crate::runtime::{LatencySummary, OperatorSummary};
 
     fn summary() -> JobSummary {
