@@ -96,3 +96,86 @@ pub(super) fn take_rows(batch: &StreamBatch, indices: &UInt32Array) -> Result<St
     });
     Ok(StreamBatch { rows, kinds, running, arrived: batch.arrived })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::datatypes::{Field, Schema};
+    use datafusion_expr::Operator as Op;
+    use datafusion_physical_expr::expressions::{BinaryExpr, lit};
+
+    use super::*;
+    use crate::operator::create;
+    use crate::operator::testing::{Row, column, drain, input, plan_node, stream_batch};
+    use crate::plan::Operation;
+    use crate::stream::{RowKind, StreamElement};
+
+    fn calc(filter: Option<ExprRef>, project: Vec<ExprRef>) -> Box<dyn Operator> {
+        let fields: Vec<Field> =
+            project.iter().map(|expr| Field::new("c", expr.data_type(&input()).unwrap(), true)).collect();
+        let node = CalcNode { filter, project };
+        create(&plan_node(Operation::Calc(node), Arc::new(Schema::new(fields))), &input()).unwrap()
+    }
+
+    fn binary(left: ExprRef, op: Op, right: ExprRef) -> ExprRef {
+        Arc::new(BinaryExpr::new(left, op, right))
+    }
+
+    const ROWS: [Row; 4] = [
+        (Some(1), Some("a"), Some(0)),
+        (Some(2), Some("b"), Some(5)),
+        (None, None, None),
+        (Some(4), None, Some(2)),
+    ];
+
+    #[test]
+    fn null_counts_as_false_and_what_stands_beside_a_row_stays() {
+        let mut calc = calc(Some(binary(column(2), Op::Gt, lit(1i64))), vec![column(2), column(1)]);
+        let mut out = Output::default();
+        let kinds = [RowKind::Insert, RowKind::UpdateAfter, RowKind::Insert, RowKind::Delete];
+        let batch = StreamBatch { kinds: Some(RowKinds::new(kinds)), ..stream_batch(&ROWS, &[1, 2, 3, 4]) };
+        calc.process_batch(batch, &mut out).unwrap();
+        assert_eq!((out.counts.used, out.counts.filtered), (2, 2));
+        let Some(StreamElement::Batch(given)) = out.drain().next() else { panic!("no batch") };
+        assert_eq!(given.kinds.unwrap().values(), [RowKind::UpdateAfter, RowKind::Delete]);
+        assert_eq!(given.running.unwrap().values(), &[2, 4]);
+        assert_eq!(crate::operator::testing::lines(&given.rows), ["5,b", "2,NULL"]);
+    }
+
+    #[test]
+    fn a_row_that_is_removed_can_not_fail() {
+        let quotient = binary(lit(10i64), Op::Divide, column(2));
+        let mut guarded = calc(Some(binary(column(2), Op::NotEq, lit(0i64))), vec![quotient.clone()]);
+        let (mut out, mut given) = (Output::default(), Vec::new());
+        guarded.process_batch(stream_batch(&ROWS, &[0; 4]), &mut out).unwrap();
+        drain(&mut out, &mut given);
+        assert_eq!(given, ["2", "5"]);
+        let error = calc(None, vec![quotient]).process_batch(stream_batch(&ROWS, &[0; 4]), &mut out);
+        assert_eq!(error.unwrap_err().message(), "division by zero");
+    }
+
+    #[test]
+    fn no_column_and_no_row_left() {
+        let mut none = calc(Some(binary(column(2), Op::Gt, lit(100i64))), vec![column(0)]);
+        let mut out = Output::default();
+        none.process_batch(stream_batch(&ROWS, &[0; 4]), &mut out).unwrap();
+        assert_eq!(out.drain().count(), 0);
+        assert_eq!(out.counts.filtered, 4);
+        let mut bare = calc(Some(binary(column(2), Op::Gt, lit(1i64))), vec![]);
+        bare.process_batch(stream_batch(&ROWS, &[0; 4]), &mut out).unwrap();
+        let Some(StreamElement::Batch(given)) = out.drain().next() else { panic!("no batch") };
+        assert_eq!((given.num_rows(), given.rows.num_columns()), (2, 0));
+    }
+
+    #[test]
+    fn columns_that_are_passed_on_are_not_copied() {
+        let mut calc = calc(Some(binary(column(2), Op::GtEq, lit(0i64))), vec![column(1)]);
+        let mut out = Output::default();
+        let batch = stream_batch(&ROWS[..2], &[0; 2]);
+        let before = Arc::clone(batch.rows.column(1));
+        calc.process_batch(batch, &mut out).unwrap();
+        let Some(StreamElement::Batch(given)) = out.drain().next() else { panic!("no batch") };
+        assert!(Arc::ptr_eq(given.rows.column(0), &before));
+    }
+}

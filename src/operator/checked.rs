@@ -134,3 +134,68 @@ impl Operator for Checked {
         self.operator.state()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operator::testing::{Row, input, stream_batch};
+
+    /// Does as it is told, wrongly.
+    struct Wrong(fn(StreamBatch, &mut Output));
+
+    impl Operator for Wrong {
+        fn name(&self) -> &'static str {
+            "Wrong"
+        }
+
+        fn process_batch(&mut self, batch: StreamBatch, out: &mut Output) -> Result<(), Error> {
+            (self.0)(batch, out);
+            Ok(())
+        }
+    }
+
+    fn message(does: fn(StreamBatch, &mut Output)) -> String {
+        let rows: [Row; 2] = [(Some(1), None, None), (Some(2), None, None)];
+        let mut checked = Checked::new(Box::new(Wrong(does)), &input());
+        match checked.process_batch(stream_batch(&rows, &[0, 1]), &mut Output::default()) {
+            Ok(()) => "fine".into(),
+            Err(error) => error.message().into(),
+        }
+    }
+
+    #[test]
+    fn each_broken_promise_is_named() {
+        let used = |batch: StreamBatch, out: &mut Output| {
+            out.counts.used += 2;
+            out.batch(batch);
+        };
+        assert_eq!(message(used), "fine");
+        let lost = message(|_, out| out.counts.used += 1);
+        assert!(lost.contains("Wrong: 2 rows in"), "{lost}");
+        let schema = message(|batch, out| {
+            out.counts.used += 2;
+            out.batch(StreamBatch { rows: batch.rows.project(&[0]).unwrap(), ..batch });
+        });
+        assert!(schema.contains("planned"), "{schema}");
+        let falls = message(|_, out| {
+            out.counts.held += 2;
+            out.watermark(Watermark(5));
+            out.watermark(Watermark(5));
+        });
+        assert!(falls.contains("does not rise"), "{falls}");
+        let end = message(|_, out| {
+            out.counts.filtered += 2;
+            out.elements.push(StreamElement::End);
+        });
+        assert!(end.contains("not its to give"), "{end}");
+    }
+
+    #[test]
+    fn nothing_after_the_end() {
+        let mut checked = Checked::new(Box::new(Wrong(|_, _| {})), &input());
+        let mut out = Output::default();
+        checked.finish(&mut out).unwrap();
+        assert!(checked.finish(&mut out).is_err());
+        assert!(checked.process_watermark(Watermark(1), &mut out).is_err());
+    }
+}

@@ -1,7 +1,10 @@
 //! Expressions over batches, and their failures in the user's words.
 
+use std::sync::Arc;
+
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
 use arrow::compute::prep_null_mask_filter;
+use arrow::datatypes::{Float32Type, Float64Type};
 use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 use datafusion_common::DataFusionError;
@@ -27,6 +30,18 @@ pub(crate) fn evaluate_condition(condition: &ExprRef, batch: &RecordBatch) -> Re
         return Err(Error::internal("condition", format!("{} is no BOOLEAN", values.data_type())));
     };
     Ok(if mask.null_count() == 0 { mask.clone() } else { prep_null_mask_filter(mask) })
+}
+
+/// All NaN of a column of floats as one value, and zero without a sign: GROUP BY, DISTINCT and
+/// ORDER BY agree on what is equal. Other columns are not touched.
+pub(crate) fn one_nan_and_zero(values: ArrayRef) -> ArrayRef {
+    if let Some(floats) = values.as_primitive_opt::<Float64Type>() {
+        Arc::new(floats.unary::<_, Float64Type>(|value| if value.is_nan() { f64::NAN } else { value + 0.0 }))
+    } else if let Some(floats) = values.as_primitive_opt::<Float32Type>() {
+        Arc::new(floats.unary::<_, Float32Type>(|value| if value.is_nan() { f32::NAN } else { value + 0.0 }))
+    } else {
+        values
+    }
 }
 
 /// The failure of an expression or accumulator as an error of the run.

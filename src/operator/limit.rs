@@ -46,3 +46,41 @@ impl Operator for Limit {
         self.to_give == Some(0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operator::create;
+    use crate::operator::testing::{Row, drain, input, plan_node, stream_batch};
+    use crate::plan::Operation;
+
+    fn given(skip: usize, fetch: Option<usize>, rows: i64, cut: usize) -> (Vec<String>, bool, Output) {
+        let node = plan_node(Operation::Limit(LimitNode { skip, fetch }), input());
+        let mut limit = create(&node, &input()).unwrap();
+        let (mut out, mut given) = (Output::default(), Vec::new());
+        let rows: Vec<Row> = (0..rows).map(|value| (None, None, Some(value))).collect();
+        for chunk in rows.chunks(cut) {
+            limit.process_batch(stream_batch(chunk, &vec![0; chunk.len()]), &mut out).unwrap();
+        }
+        drain(&mut out, &mut given);
+        let values = given.iter().map(|line| line.rsplit(',').next().unwrap_or_default().to_owned());
+        (values.collect(), limit.is_satisfied(), out)
+    }
+
+    #[test]
+    fn skips_then_gives_then_is_satisfied() {
+        for cut in [1, 2, 3, 10] {
+            let (values, satisfied, out) = given(2, Some(3), 6, cut);
+            assert_eq!(values, ["2", "3", "4"]);
+            assert!(satisfied);
+            assert_eq!((out.counts.used, out.counts.filtered), (3, 3));
+            let (values, satisfied, _) = given(2, Some(3), 4, cut);
+            assert_eq!((values.len(), satisfied), (2, false), "one less than full");
+            let (values, satisfied, _) = given(2, None, 4, cut);
+            assert_eq!((values.len(), satisfied), (2, false));
+            let (values, satisfied, _) = given(0, Some(0), 4, cut);
+            assert_eq!((values.len(), satisfied), (0, true));
+            assert_eq!(given(9, None, 4, cut).0.len(), 0);
+        }
+    }
+}

@@ -10,6 +10,8 @@ pub(crate) mod evaluate;
 mod limit;
 mod sort;
 mod temporal_sort;
+#[cfg(test)]
+mod testing;
 mod window;
 mod window_rows;
 

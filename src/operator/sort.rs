@@ -8,7 +8,7 @@ use arrow::compute::{SortColumn, SortOptions, concat_batches, lexsort_to_indices
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 
-use super::evaluate::{arrow_failure, evaluate};
+use super::evaluate::{arrow_failure, evaluate, one_nan_and_zero};
 use super::{BATCH_ROWS, Operator, Output, StateSize};
 use crate::error::Error;
 use crate::plan::{SortKey, SortNode};
@@ -119,8 +119,60 @@ pub(super) fn sort_indices(
     let mut columns: Vec<SortColumn> = before.iter().cloned().map(ascending).collect();
     for key in keys {
         let options = SortOptions { descending: key.descending, nulls_first: key.nulls_first };
-        columns.push(SortColumn { values: evaluate(&key.expr, rows)?, options: Some(options) });
+        let values = one_nan_and_zero(evaluate(&key.expr, rows)?);
+        columns.push(SortColumn { values, options: Some(options) });
     }
     columns.push(ascending(Arc::new(UInt32Array::from_iter_values(0..length))));
     lexsort_to_indices(&columns, fetch).map_err(|error| arrow_failure(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operator::create;
+    use crate::operator::testing::{Row, column, input, plan_node, run};
+    use crate::plan::Operation;
+
+    fn sorted(
+        rows: &[Row],
+        descending: bool,
+        nulls_first: bool,
+        fetch: Option<usize>,
+        cut: usize,
+    ) -> Vec<String> {
+        let keys = vec![SortKey { expr: column(2), descending, nulls_first }];
+        let node = plan_node(Operation::Sort(SortNode { keys, fetch }), input());
+        let mut sort = create(&node, &input()).unwrap();
+        let (given, counts) = run(sort.as_mut(), rows, 0, cut);
+        assert_eq!(counts.held, 0);
+        assert_eq!(counts.used, given.len() as u64);
+        assert_eq!(counts.used + counts.filtered, rows.len() as u64);
+        let tails = given.iter().map(|line| line.split_once(',').map_or("", |(_, tail)| tail).to_owned());
+        tails.collect()
+    }
+
+    #[test]
+    fn ties_keep_arrival_order_and_nulls_stand_where_asked() {
+        let rows: Vec<Row> = vec![
+            (None, Some("a"), Some(2)),
+            (None, Some("b"), None),
+            (None, Some("c"), Some(1)),
+            (None, Some("d"), Some(2)),
+        ];
+        for cut in [1, 3, 4] {
+            assert_eq!(sorted(&rows, false, false, None, cut), ["c,1", "a,2", "d,2", "b,NULL"]);
+            assert_eq!(sorted(&rows, true, true, None, cut), ["b,NULL", "a,2", "d,2", "c,1"]);
+            assert_eq!(sorted(&rows, false, false, Some(2), cut), ["c,1", "a,2"]);
+            assert_eq!(sorted(&rows, false, false, Some(0), cut), Vec::<String>::new());
+            assert_eq!(sorted(&[], false, false, None, cut), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn a_limit_keeps_few_rows_and_gives_the_same() {
+        // 100,000 rows whose value falls: the last ones come first; three of each value.
+        let rows: Vec<Row> = (0..100_000i64).map(|row| (None, None, Some((99_999 - row) / 3))).collect();
+        let given = sorted(&rows, false, false, Some(4), 8192);
+        assert_eq!(given, ["NULL,0", "NULL,0", "NULL,0", "NULL,1"]);
+    }
 }

@@ -74,3 +74,49 @@ impl Operator for WindowRows {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::datatypes::{Field, Schema, TimeUnit as ArrowUnit};
+
+    use super::*;
+    use crate::operator::create;
+    use crate::operator::testing::{MS, Row, input, plan_node, run, stamp};
+    use crate::plan::{Operation, WindowKind, WindowSpec};
+    use crate::stream::TimeUnit;
+
+    fn windows(kind: WindowKind, rows: &[Row]) -> (Vec<String>, crate::operator::RowCounts) {
+        let window = WindowSpec { kind, offset_us: 0, zone: None, unit: TimeUnit::Millisecond };
+        let mut fields: Vec<Field> = input().fields().iter().map(|field| field.as_ref().clone()).collect();
+        for name in ["window_start", "window_end", "window_time"] {
+            fields.push(Field::new(name, DataType::Timestamp(ArrowUnit::Millisecond, None), false));
+        }
+        let node = plan_node(
+            Operation::WindowRows(WindowRowsNode { time: 0, window }),
+            Arc::new(Schema::new(fields)),
+        );
+        let one = run(create(&node, &input()).unwrap().as_mut(), rows, 0, 1);
+        let all = run(create(&node, &input()).unwrap().as_mut(), rows, 0, rows.len());
+        assert_eq!(one, all);
+        one
+    }
+
+    fn line(time: i64, value: i64, start: i64, end: i64) -> String {
+        format!("{},NULL,{value},{},{},{}", stamp(time), stamp(start), stamp(end), stamp(end - 1))
+    }
+
+    #[test]
+    fn each_row_once_for_each_of_its_windows() {
+        let rows = [(Some(7), None, Some(1)), (None, None, Some(2)), (Some(-1), None, Some(3))];
+        let (given, counts) = windows(WindowKind::Tumble { size_us: 5 * MS }, &rows);
+        assert_eq!(given, [line(7, 1, 5, 10), line(-1, 3, -5, 0)], "a late row passes");
+        assert_eq!((counts.used, counts.null_time, counts.late), (2, 1, 0));
+        let (given, _) = windows(WindowKind::Hop { slide_us: 5 * MS, size_us: 10 * MS }, &rows);
+        let expected = [line(7, 1, 0, 10), line(7, 1, 5, 15), line(-1, 3, -10, 0), line(-1, 3, -5, 5)];
+        assert_eq!(given, expected);
+        let (given, _) = windows(WindowKind::Cumulate { step_us: 5 * MS, size_us: 10 * MS }, &rows[..1]);
+        assert_eq!(given, [line(7, 1, 0, 10)]);
+    }
+}

@@ -25,7 +25,6 @@ mod stream_plan;
 mod window;
 mod window_text;
 
-pub use local_schema::{grouping_id, grouping_id_type, local_schema};
 use std::sync::Arc;
 
 use datafusion_expr::LogicalPlan;
@@ -39,6 +38,7 @@ use crate::error::{Error, SourceText, code};
 use crate::sql::{self, Statement};
 
 pub use bind::sql_type_name;
+pub use local_schema::{grouping_id, grouping_id_type, local_schema};
 pub use stream_plan::*;
 
 /// Stack for one call: expressions of thousands of terms are walked by recursion.

@@ -113,6 +113,10 @@ impl WindowAggregate {
         } else {
             Recipe::try_new(node, input)?
         };
+        if let Err(error) = Table::try_new(&recipe, false) {
+            return Err(Error::plan(code::NOT_SUPPORTED, error.message().to_owned())
+                .hint("Group by a column of another type, or by a part of it."));
+        }
         let separate = node.aggregates.iter().any(|call| call.order_sensitive);
         let placer = Placer::try_new(&node.window, node.allowed_lateness_us, separate)?;
         let is_global = placer.assigner.kind() == Kind::Global;

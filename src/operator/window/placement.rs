@@ -6,7 +6,7 @@ use arrow::array::UInt32Array;
 use arrow::buffer::{NullBuffer, ScalarBuffer};
 use foldhash::fast::RandomState;
 
-use super::assigner::{Assigner, Kind};
+use super::assigner::{Assigner, Ends, Kind};
 use crate::error::Error;
 use crate::plan::WindowSource;
 use crate::stream::{RunningWatermark, StreamBatch, event_times};
@@ -93,7 +93,8 @@ impl Placer {
             _ if kind == Kind::Global => Ok(Placement::all(PartKey { end: i64::MAX, start: 0 }, rows)),
             WindowSource::Assign { time, .. } => {
                 let (times, nulls) = event_times(batch.rows.column(time))?;
-                self.place_times(times, nulls, Running { values: batch.running.as_ref(), floor })
+                let running = Running { values: batch.running.as_ref(), floor };
+                Ok(self.place_times(times, nulls.as_ref(), &running))
             }
             WindowSource::Attached { start, end, .. } => {
                 let (starts, no_start) = event_times(batch.rows.column(start))?;
@@ -108,23 +109,22 @@ impl Placer {
     fn place_times(
         &mut self,
         times: ScalarBuffer<i64>,
-        nulls: Option<NullBuffer>,
-        running: Running<'_>,
-    ) -> Result<Placement, Error> {
+        nulls: Option<&NullBuffer>,
+        running: &Running<'_>,
+    ) -> Placement {
         let times = if self.assigner.has_zone() {
             times.iter().map(|time| self.assigner.local(*time)).collect::<Vec<_>>().into()
         } else {
             times
         };
-        if !self.separate && nulls.as_ref().is_none_or(|nulls| nulls.null_count() == 0) {
-            if let Some(key) = self.single_part(&times, &running) {
-                return Ok(Placement::all(key, times.len()));
-            }
+        let may_share = !self.separate && nulls.is_none_or(|nulls| nulls.null_count() == 0);
+        if let Some(key) = may_share.then(|| self.single_part(&times, running)).flatten() {
+            return Placement::all(key, times.len());
         }
         let mut placing = Placing::default();
         let mut current = self.current(self.assigner.slice_start(0));
         for (row, time) in times.iter().copied().enumerate() {
-            if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+            if nulls.is_some_and(|nulls| nulls.is_null(row)) {
                 placing.placement.null_time += 1;
                 continue;
             }
@@ -145,14 +145,14 @@ impl Placer {
                 placing.placement.partly_late += 1;
             }
             if self.separate {
-                for end in (super::assigner::Ends { first: open, ..ends }).iter() {
+                for end in (Ends { first: open, ..ends }).iter() {
                     placing.put(row, PartKey { end, start: self.assigner.window_start(end) });
                 }
             } else {
                 placing.put(row, PartKey { end: open, start: current.start });
             }
         }
-        Ok(placing.finish(times.len()))
+        placing.finish(times.len())
     }
 
     fn current(&self, start: i64) -> Current {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, UInt32Array, UInt64Array, new_null_array};
 use arrow::buffer::ScalarBuffer;
 use arrow::compute::{cast, take};
-use arrow::datatypes::{DataType, Field, Float32Type, Float64Type, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use datafusion_expr::GroupsAccumulator;
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::GroupsAccumulatorAdapter;
@@ -13,7 +13,7 @@ use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion_physical_expr::expressions::{Column, Literal};
 
 use crate::error::Error;
-use crate::operator::evaluate::{arrow_failure, evaluate, evaluate_condition, failure};
+use crate::operator::evaluate::{arrow_failure, evaluate, evaluate_condition, failure, one_nan_and_zero};
 use crate::plan::{ExprRef, WindowAggregateNode, grouping_id, grouping_id_type};
 
 /// What to compute of a group of rows, fixed for the life of an operator.
@@ -191,18 +191,6 @@ impl Recipe {
         let ids = UInt64Array::from_value(set.id, len);
         columns.push(cast(&ids, &self.id_type).map_err(|error| arrow_failure(&error))?);
         Ok(columns)
-    }
-}
-
-/// All NaN of a column of floats as one value, and zero without a sign: GROUP BY and DISTINCT agree
-/// on what is equal. Other columns are not touched.
-fn one_nan_and_zero(values: ArrayRef) -> ArrayRef {
-    if let Some(floats) = values.as_primitive_opt::<Float64Type>() {
-        Arc::new(floats.unary::<_, Float64Type>(|value| if value.is_nan() { f64::NAN } else { value + 0.0 }))
-    } else if let Some(floats) = values.as_primitive_opt::<Float32Type>() {
-        Arc::new(floats.unary::<_, Float32Type>(|value| if value.is_nan() { f32::NAN } else { value + 0.0 }))
-    } else {
-        values
     }
 }
 

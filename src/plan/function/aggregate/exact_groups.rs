@@ -116,8 +116,8 @@ where
 
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
         let low = emit_to.take_needed(&mut self.low);
-        let carry = emit_to.take_needed(&mut self.carry);
-        let counts = emit_to.take_needed(&mut self.counts);
+        let carry = take_used(emit_to, &mut self.carry);
+        let counts = take_used(emit_to, &mut self.counts);
         let nulls = self.seen.build(emit_to);
         let finish = self.finish;
         let finished = (0..low.len()).map(|group| {
@@ -132,8 +132,8 @@ where
 
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
         let low = emit_to.take_needed(&mut self.low);
-        let carry = emit_to.take_needed(&mut self.carry);
-        let counts = emit_to.take_needed(&mut self.counts);
+        let carry = take_used(emit_to, &mut self.carry);
+        let counts = take_used(emit_to, &mut self.counts);
         let nulls = self.seen.build(emit_to);
         let low = PrimitiveArray::<Decimal128Type>::new(low.into(), nulls.clone()).with_data_type(low_type());
         let mut state: Vec<ArrayRef> = vec![Arc::new(low)];
@@ -211,6 +211,11 @@ where
             + (self.carry.capacity() + self.counts.capacity()) * size_of::<i64>()
             + self.seen.size()
     }
+}
+
+/// Takes the emitted groups' values out of a column that is empty where it is not used.
+fn take_used(emit_to: EmitTo, column: &mut Vec<i64>) -> Vec<i64> {
+    if column.is_empty() { Vec::new() } else { emit_to.take_needed(column) }
 }
 
 struct StateColumns<'a> {

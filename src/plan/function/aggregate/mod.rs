@@ -13,6 +13,8 @@ mod exact_sum;
 mod exact_udaf;
 mod float_extreme;
 mod retyped;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
