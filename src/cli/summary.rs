@@ -41,15 +41,16 @@ pub(super) fn warnings(summary: &JobSummary) -> Vec<String> {
 
 /// `26,353 rows in, 1,631 rows out, 0.214 s (123,145 rows/s), watermark …, latency p50 1.2 ms p99 3.4 ms max 5 ms`
 fn totals(summary: &JobSummary) -> String {
-    let seconds = summary.wall.as_secs_f64();
-    let rate = if seconds > 0.0 { (summary.rows_in as f64 / seconds) as u64 } else { 0 };
     let mut line = format!(
-        "{} in, {} out in {} ({} rows/s)",
+        "{} in, {} out in {}",
         counted(summary.rows_in),
         counted(summary.rows_out),
-        duration(summary.wall),
-        grouped(rate)
+        duration(summary.wall)
     );
+    let seconds = summary.wall.as_secs_f64();
+    if summary.rows_in > 0 && seconds > 0.0 {
+        line += &format!(" ({} rows/s)", grouped((summary.rows_in as f64 / seconds) as u64));
+    }
     if let Some(watermark) = summary.watermark {
         line += &format!(", watermark {}", time(watermark));
     }
