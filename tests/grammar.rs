@@ -154,7 +154,7 @@ fn source(sql: &str) -> Arc<SourceText> {
 fn tree(mut statements: Vec<SpannedStatement>) -> String {
     statements.iter_mut().for_each(forget_text);
     let mut rest = format!("{statements:?}");
-    for (start, end) in [("Place {", '}'), ("Location(", ')')] {
+    for (start, end) in [("_token: TokenWithSpan {", "Span("), ("Place {", "}"), ("Location(", ")")] {
         let mut kept = String::new();
         while let Some((before, after)) = rest.split_once(start) {
             kept.push_str(before);

@@ -1,15 +1,15 @@
 //! A plan as text: one operator a line, under it the columns and what the stream promises.
 
-use std::fmt::{self, Write};
+use std::fmt::Write;
 
 use arrow::datatypes::{Field, Schema};
 use datafusion_physical_expr::expressions::Column;
-use datafusion_physical_expr::utils::collect_columns;
 
+use super::text::physical as expression;
 use super::window_text::{duration, window};
 use super::{
-    AggregateCall, AggregatePhase, CalcNode, Distribution, ExprRef, NodeId, Operation, PlanNode, SinkTarget,
-    SortKey, SourceNode, StreamPlan, WindowAggregateNode, WindowSource, sql_type_name,
+    AggregateCall, AggregatePhase, CalcNode, Distribution, NodeId, Operation, PlanNode, SinkTarget, SortKey,
+    SourceNode, StreamPlan, WindowAggregateNode, WindowSource, sql_type_name,
 };
 
 impl StreamPlan {
@@ -120,7 +120,9 @@ fn source_details(source: &SourceNode) -> String {
     let read: Vec<_> = source.read_schema.fields().iter().map(|field| field.name().as_str()).collect();
     let _ = write!(text, "; read [{}]", read.join(", "));
     if let Some(watermark) = &source.watermark {
-        let _ = write!(text, "; watermark {} = {}", watermark.column, expression(&watermark.watermark));
+        let sql = table.watermark.as_ref().map(|spec| spec.sql.clone());
+        let sql = sql.unwrap_or_else(|| expression(&watermark.watermark));
+        let _ = write!(text, "; watermark for {} as {sql}", watermark.column);
         if let Some(idle) = watermark.idle_after_us {
             let advance = if watermark.then_advance { " then advance" } else { "" };
             let _ = write!(text, "; idle after {}{advance}", duration(idle));
@@ -208,29 +210,6 @@ fn sort_key(key: &SortKey) -> String {
         _ => "",
     };
     format!("{}{direction}{nulls}", expression(&key.expr))
-}
-
-/// Shows an expression as SQL: `v > 3`, not `v@1 > 3`.
-struct Sql<'a>(&'a ExprRef);
-
-impl fmt::Display for Sql<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt_sql(f)
-    }
-}
-
-/// Longer expressions are cut: a plan is for people to read.
-const LONGEST_EXPRESSION_CHARS: usize = 200;
-
-/// An expression as SQL, cut where it is very long.
-pub(super) fn expression(expr: &ExprRef) -> String {
-    let text = Sql(expr).to_string();
-    if text.chars().count() <= LONGEST_EXPRESSION_CHARS {
-        return text;
-    }
-    let columns = collect_columns(expr).len();
-    let start: String = text.chars().take(LONGEST_EXPRESSION_CHARS).collect();
-    format!("{start}… (over {columns} columns)")
 }
 
 fn column_name(schema: Option<&Schema>, index: usize) -> &str {

@@ -22,6 +22,7 @@ mod lower;
 mod places;
 mod rewrite;
 mod stream_plan;
+mod text;
 mod window;
 mod window_text;
 

@@ -26,6 +26,7 @@ use super::bind::Session;
 use super::constant;
 use super::diagnose::{carry, from_datafusion};
 use super::lower::checked_arithmetic;
+use super::text;
 use crate::error::{Error, code};
 
 /// Resolves grouping functions and coerces types.
@@ -81,7 +82,8 @@ fn fold_one(expr: Expr) -> DfResult<Transformed<Expr>> {
         Ok(value) => value,
         // Without the check it would wrap: the query asks for a number that does not exist.
         Err(_) if constant::fold(&expr).is_ok() => {
-            let error = Error::plan(code::INVALID_QUERY, format!("{} does not fit its type", short(&expr)));
+            let error =
+                Error::plan(code::INVALID_QUERY, format!("{} does not fit its type", text::logical(&expr)));
             return Err(carry(
                 error.hint("Use CAST(… AS DECIMAL(38, 0)) or DOUBLE for numbers of that size."),
             ));
@@ -102,14 +104,4 @@ fn is_constant(expr: &Expr) -> bool {
         Ok(TreeNodeRecursion::Stop)
     });
     constant
-}
-
-/// The expression's text, cut where it is long.
-fn short(expr: &Expr) -> String {
-    let text = expr.to_string();
-    if text.chars().count() <= 60 {
-        text
-    } else {
-        format!("{}…", text.chars().take(60).collect::<String>())
-    }
 }

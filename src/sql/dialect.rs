@@ -11,7 +11,6 @@ use sqlparser::keywords::{self, Keyword};
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Token, Word};
 
-use super::errors;
 use super::{SUBQUERY, TABLE, interval, types};
 use crate::error::{Error, code};
 
@@ -179,7 +178,8 @@ impl Dialect for StreamDialect {
         }
         match &parser.peek_token_ref().token {
             Token::LParen if is_query_start(&parser.peek_nth_token_ref(1).token) => {
-                Some(self.subquery(parser))
+                let is_argument = is_argument(parser);
+                Some(self.subquery(parser, is_argument))
             }
             Token::Minus if interval::is_negated(parser) => {
                 Some(interval::parse_negated(parser).map_err(|error| self.keep_fault(error)))
@@ -201,7 +201,11 @@ impl StreamDialect {
                 Token::Word(_) => Some(table_argument(parser)),
                 Token::LParen if is_query_start(&parser.peek_nth_token_ref(2).token) => {
                     parser.advance_token();
-                    Some(self.subquery(parser))
+                    Some(self.subquery(parser, true))
+                }
+                Token::Comma | Token::RParen => {
+                    parser.advance_token();
+                    Some(parser.expected("the name of a table", parser.peek_token()))
                 }
                 _ => None,
             },
@@ -223,12 +227,11 @@ impl StreamDialect {
     }
 
     /// `(SELECT …) [PARTITION BY …]`.
-    fn subquery(&self, parser: &mut Parser) -> Result<Expr, ParserError> {
-        let argument = is_argument(parser);
+    fn subquery(&self, parser: &mut Parser, is_argument: bool) -> Result<Expr, ParserError> {
         parser.expect_token(&Token::LParen)?;
         let query = parser.parse_query()?;
         parser.expect_token(&Token::RParen)?;
-        if !argument || !parser.peek_keyword(Keyword::PARTITION) {
+        if !is_argument || !parser.peek_keyword(Keyword::PARTITION) {
             return Ok(Expr::Subquery(query));
         }
         let name = ObjectName::from(vec![Ident::new(SUBQUERY)]);
@@ -370,13 +373,4 @@ fn another_key_follows(parser: &Parser) -> bool {
         }
     }
     false
-}
-
-/// The error of a parse with this dialect: what a hook found, or what sqlparser says.
-pub(super) fn fault_or(
-    dialect: &StreamDialect,
-    error: &ParserError,
-    tokens: &[sqlparser::tokenizer::TokenWithSpan],
-) -> Error {
-    dialect.take_fault().unwrap_or_else(|| errors::translate(error, tokens))
 }

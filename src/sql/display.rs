@@ -4,12 +4,12 @@ use std::fmt::{self, Display, Formatter, Write};
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    Expr, FunctionArguments, Ident, Value, ValueWithSpan, VisitMut, VisitorMut, WindowType,
+    Expr, FunctionArguments, Ident, ObjectName, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut, WindowType,
 };
 
 use super::ast::{
-    BlockClauses, ColumnDef, ColumnDefKind, CreateTable, CreateView, Drop, Emit, Explain, Insert, Key, Query,
-    Setting, Show, SqlType, Statement, TableOption, WatermarkDef,
+    BlockClauses, ColumnDef, ColumnDefKind, CreateTable, CreateView, Drop, Emit, Explain, Insert, Key, Query, Setting,
+    Show, SqlType, Statement, TableOption, WatermarkDef,
 };
 use super::{TABLE, query};
 
@@ -196,8 +196,7 @@ impl Display for SqlType {
 impl Display for BlockClauses {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let mut clauses = Vec::new();
-        clauses
-            .extend(self.allow_lateness.as_ref().map(|(interval, _)| format!("ALLOW LATENESS {interval}")));
+        clauses.extend(self.allow_lateness.as_ref().map(|(interval, _)| format!("ALLOW LATENESS {interval}")));
         clauses.extend(self.late_rows_into.as_ref().map(|(name, _)| format!("LATE ROWS INTO {name}")));
         clauses.extend(self.emit.as_ref().map(|(emit, _)| emit.to_string()));
         f.write_str(&clauses.join(" "))
@@ -229,8 +228,7 @@ impl Display for Query {
         while let Some((before, after)) = rest.split_once(&start) {
             f.write_str(before)?;
             let (index, after) = after.split_once(MARK).ok_or(fmt::Error)?;
-            let clauses =
-                index.parse().ok().and_then(|index: usize| self.blocks.get(index)).ok_or(fmt::Error)?;
+            let clauses = index.parse().ok().and_then(|index: usize| self.blocks.get(index)).ok_or(fmt::Error)?;
             clauses.fmt(f)?;
             rest = after;
         }
@@ -255,6 +253,16 @@ impl VisitorMut for AsWritten {
     fn post_visit_value(&mut self, value: &mut ValueWithSpan) -> ControlFlow<()> {
         if let Value::SingleQuotedString(text) = &mut value.value {
             *text = text.replace('\'', "''");
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// sqlparser prints `FOR SYSTEM_TIME AS OF` behind the alias, and reads it before.
+    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Table { name, version, .. } = factor
+            && let Some(version) = version.take()
+        {
+            *name = ObjectName::from(vec![Ident::new(format!("{name} {version}"))]);
         }
         ControlFlow::Continue(())
     }

@@ -1,7 +1,7 @@
 //! sqlparser's errors, which are strings, as ours: our words, the place of the token, a way out.
 
 use sqlparser::keywords::Keyword;
-use sqlparser::parser::ParserError;
+use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, Span as TokenSpan, Token, TokenWithSpan, TokenizerError};
 
 use super::lexer::{self, Ending};
@@ -75,6 +75,16 @@ pub(super) fn expected(what: &str, tokens: &[TokenWithSpan], index: usize) -> Er
     with_hint(error, tokens, index)
 }
 
+/// `expected …, found …` at the parser's next token.
+pub(super) fn expected_next(what: &str, parser: &Parser) -> Error {
+    let next = parser.peek_token_ref();
+    if next.token == Token::EOF {
+        return Error::parse(code::SYNTAX, format!("expected {what}, found {}", found(None)))
+            .at(after(span(parser.get_current_token().span)));
+    }
+    Error::parse(code::SYNTAX, format!("expected {what}, found {}", found(Some(next)))).at(span(next.span))
+}
+
 /// The clauses of a block can't stand at `span`.
 pub(super) fn misplaced(span: Option<Span>) -> Error {
     Error::parse(code::SYNTAX, "the clauses of a query block can't stand here")
@@ -124,10 +134,10 @@ pub(super) fn translate(error: &ParserError, tokens: &[TokenWithSpan]) -> Error 
 
 /// Brackets, operators or queries that are nested deeper than we go.
 pub(super) fn too_deep(span: Option<Span>) -> Error {
-    Error::parse(code::TOO_COMPLEX, "expression nested too deeply").at(span).hint(format!(
-        "Nest at most {} brackets, or split the query with WITH or CREATE VIEW.",
-        lexer::MAX_DEPTH
-    ))
+    let message = format!("expression nested too deeply, allowed are {} levels", lexer::MAX_DEPTH);
+    Error::parse(code::TOO_COMPLEX, message)
+        .at(span)
+        .hint("Use fewer brackets and shorter chains of operators, or split the query with WITH or CREATE VIEW.")
 }
 
 /// Splits ` at Line: 1, Column: 24` off.
@@ -199,6 +209,33 @@ fn mistyped_keyword(token: &TokenWithSpan) -> Option<&'static str> {
         }
         _ => None,
     }
+}
+
+/// A word that can't be the name of a table without quotes.
+pub(super) fn is_reserved(token: &Token) -> bool {
+    match token {
+        Token::Word(word) if word.quote_style.is_none() => is_reserved_word(&word.value),
+        _ => false,
+    }
+}
+
+/// Words that start or join clauses.
+pub(super) fn is_reserved_word(word: &str) -> bool {
+    const RESERVED: &[&str] = &[
+        "AND", "AS", "BY", "CREATE", "CROSS", "DROP", "EXCEPT", "FROM", "FULL", "GROUP", "HAVING", "INNER", "INSERT",
+        "INTERSECT", "INTO", "JOIN", "LEFT", "LIMIT", "NATURAL", "NOT", "ON", "OR", "ORDER", "RIGHT", "SELECT", "SET",
+        "UNION", "USING", "VALUES", "WHERE", "WITH",
+    ];
+    RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(word))
+}
+
+/// A table whose name is missing: FROM or JOIN is followed by a word of the next clause.
+pub(super) fn missing_table(tokens: &[TokenWithSpan]) -> Option<Error> {
+    let before = |token: &Token| matches!(token, Token::Word(w) if matches!(w.keyword, Keyword::FROM | Keyword::JOIN));
+    let at = tokens.windows(2).position(|pair| {
+        before(&pair[0].token) && is_reserved(&pair[1].token) && !lexer::is_word(&pair[1].token, "NOT")
+    })?;
+    Some(expected("the name of a table", tokens, at + 1))
 }
 
 /// The word, if it is an unquoted keyword that people use as a name.

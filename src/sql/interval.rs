@@ -11,6 +11,7 @@ use super::errors;
 use crate::error::{Error, Span, code};
 
 const MAX_FRACTION_DIGITS: usize = 9;
+const MAX_SIGNS: usize = 8;
 
 /// A token that can follow INTERVAL in a literal.
 pub(super) fn is_literal(token: &Token) -> bool {
@@ -20,7 +21,7 @@ pub(super) fn is_literal(token: &Token) -> bool {
 /// Next come minus signs and an interval literal.
 pub(super) fn is_negated(parser: &Parser) -> bool {
     let mut signs = 0;
-    while parser.peek_nth_token_ref(signs).token == Token::Minus {
+    while signs < MAX_SIGNS && parser.peek_nth_token_ref(signs).token == Token::Minus {
         signs += 1;
     }
     is_keyword(&parser.peek_nth_token_ref(signs).token, Keyword::INTERVAL)
@@ -52,18 +53,15 @@ fn read(parser: &mut Parser, mut negative: bool) -> Result<Expr, Error> {
         negative ^= parser.peek_token_ref().token == Token::Minus;
         parser.advance_token();
     }
-    let token = parser.next_token();
+    let token = parser.peek_token();
     let text = match &token.token {
         Token::SingleQuotedString(text) | Token::Number(text, _) => text.trim().to_owned(),
         _ => {
-            return Err(Error::parse(
-                code::SYNTAX,
-                format!("expected the interval's value in quotes, found \"{}\"", token.token),
-            )
-            .at(errors::span(token.span))
-            .hint("Write an interval such as INTERVAL '10' SECOND."));
+            return Err(errors::expected_next("the interval's value in quotes", parser)
+                .hint("Write an interval such as INTERVAL '10' SECOND."));
         }
     };
+    parser.advance_token();
     let literal = Literal { text, span: errors::span(token.span), negative };
     let fields = fields(parser)?;
     let (value, leading_field) = match fields {
@@ -201,12 +199,8 @@ fn fields(parser: &mut Parser) -> Result<Option<(Unit, Option<Unit>)>, Error> {
     }
     let token = parser.peek_token();
     let Some(last) = unit(parser) else {
-        return Err(Error::parse(
-            code::SYNTAX,
-            format!("expected a unit of time, found \"{}\"", token.token),
-        )
-        .at(errors::span(token.span))
-        .hint("Write an interval such as INTERVAL '1:30' HOUR TO MINUTE."));
+        return Err(errors::expected_next("a unit of time", parser)
+            .hint("Write an interval such as INTERVAL '1:30' HOUR TO MINUTE."));
     };
     let mut field = first;
     while field != last {
@@ -299,10 +293,7 @@ impl Literal {
                 rest.split_once(separator).ok_or_else(|| self.misfit(first, last))?
             };
             let mut amount = Amount::parse(part.trim(), unit)
-                .filter(|amount| {
-                    !part.trim().starts_with(['-', '+'])
-                        && (unit == Unit::Second || amount.fraction.is_empty())
-                })
+                .filter(|amount| !part.trim().starts_with(['-', '+']) && (unit == Unit::Second || amount.fraction.is_empty()))
                 .ok_or_else(|| self.misfit(first, last))?;
             let limit = if unit == first { None } else { larger_limit(unit) };
             if limit.is_some_and(|limit| amount.whole >= limit) {
@@ -473,9 +464,7 @@ impl Amount {
         }
         let fraction = fraction.trim_end_matches('0');
         let has_fraction = !fraction.is_empty();
-        if has_fraction
-            && (unit.size().0 != 0 || fraction.len() > MAX_FRACTION_DIGITS || unit == Unit::Nanosecond)
-        {
+        if has_fraction && (unit.size().0 != 0 || fraction.len() > MAX_FRACTION_DIGITS || unit == Unit::Nanosecond) {
             return None;
         }
         let whole = if whole.is_empty() { 0 } else { whole.parse().ok()? };

@@ -8,12 +8,12 @@ use sqlparser::ast::{
     self, BinaryOperator, Expr, FormatClause, GroupByExpr, Ident, SelectFlavor, SelectItem, SetExpr,
     TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
-use sqlparser::parser::Parser;
+use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::MAX_RECURSION;
 use super::ast::{BlockClauses, Query, block_alias, block_of_alias};
-use super::dialect::{StreamDialect, fault_or};
+use super::dialect::StreamDialect;
 use super::errors;
 use super::lexer::is_word;
 use crate::error::{Error, Span, code};
@@ -54,6 +54,20 @@ impl VisitorMut for Finisher {
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         balance(expr);
         ControlFlow::Continue(())
+    }
+
+    fn pre_visit_relation(&mut self, name: &mut ast::ObjectName) -> ControlFlow<Error> {
+        match name.0.first().and_then(|part| part.as_ident()) {
+            Some(ident) if ident.quote_style.is_none() && errors::is_reserved_word(&ident.value) => {
+                let message = format!("expected the name of a table, found \"{}\"", ident.value);
+                ControlFlow::Break(
+                    Error::parse(code::SYNTAX, message)
+                        .at(errors::span(ident.span))
+                        .hint(format!("Put back-ticks around a name that is a keyword: `{}`.", ident.value)),
+                )
+            }
+            _ => ControlFlow::Continue(()),
+        }
     }
 
     fn post_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<Error> {
@@ -182,10 +196,17 @@ pub(super) fn unwrap_blocks(query: &mut ast::Query, mark: impl Fn(usize) -> Stri
 }
 
 /// Turns a long chain `a OR b OR c …`, a tree as deep as the chain is long, into a balanced tree.
+///
+/// A sum too, if it is one of integers and so the same in any order.
 fn balance(expr: &mut Expr) {
     let Expr::BinaryOp { op, .. } = expr else { return };
     let op = op.clone();
-    if !matches!(op, BinaryOperator::And | BinaryOperator::Or) || chain_length(expr, &op) <= LONG_CHAIN {
+    let is_associative = match op {
+        BinaryOperator::And | BinaryOperator::Or => true,
+        BinaryOperator::Plus => is_sum_of_integers(expr),
+        _ => false,
+    };
+    if !is_associative || chain_length(expr, &op) <= LONG_CHAIN {
         return;
     }
     let mut operands = Vec::new();
@@ -206,6 +227,20 @@ fn balance(expr: &mut Expr) {
     *expr = join(operands, &op);
 }
 
+fn is_sum_of_integers(mut expr: &Expr) -> bool {
+    let is_integer = |expr: &Expr| {
+        matches!(expr, Expr::Value(value) if matches!(
+            &value.value, ast::Value::Number(digits, _) if digits.bytes().all(|b| b.is_ascii_digit())))
+    };
+    while let Expr::BinaryOp { left, op: BinaryOperator::Plus, right } = expr {
+        if !is_integer(right) {
+            return false;
+        }
+        expr = left;
+    }
+    is_integer(expr)
+}
+
 fn chain_length(mut expr: &Expr, op: &BinaryOperator) -> usize {
     let mut length = 0;
     while let Expr::BinaryOp { left, op: this, .. } = expr
@@ -223,6 +258,28 @@ fn join(mut operands: Vec<Expr>, op: &BinaryOperator) -> Expr {
     }
     let right = operands.split_off(operands.len() / 2);
     Expr::BinaryOp { left: Box::new(join(operands, op)), op: op.clone(), right: Box::new(join(right, op)) }
+}
+
+/// An error of sqlparser's as ours; where it gave up a named argument, the error in its value.
+pub(super) fn translate(error: &ParserError, tokens: &[TokenWithSpan]) -> Error {
+    let translated = errors::translate(error, tokens);
+    let arrow = tokens
+        .iter()
+        .position(|token| token.token == Token::RArrow && translated.span() == Some(errors::span(token.span)));
+    match arrow {
+        Some(arrow) => error_of_argument(&tokens[arrow + 1..]).unwrap_or(translated),
+        None => translated,
+    }
+}
+
+fn error_of_argument(tokens: &[TokenWithSpan]) -> Option<Error> {
+    let dialect = StreamDialect::for_tokens(tokens.len());
+    let mut parser =
+        Parser::new(&dialect).with_recursion_limit(MAX_RECURSION).with_tokens_with_locations(tokens.to_vec());
+    match parser.parse_expr() {
+        Ok(_) => Some(errors::expected("\",\" or \")\"", tokens, parser.index())),
+        Err(error) => Some(dialect.take_fault().unwrap_or_else(|| translate(&error, tokens))),
+    }
 }
 
 /// The error of the innermost subquery that can't be parsed.
@@ -258,7 +315,10 @@ fn error_of(tokens: &[TokenWithSpan]) -> Option<Error> {
     let error = match parser.parse_query() {
         Ok(_) if parser.index() + 1 == tokens.len() => return None,
         Ok(_) => errors::expected("\")\"", tokens, parser.index()),
-        Err(error) => fault_or(&dialect, &error, tokens),
+        Err(error) => dialect
+            .take_fault()
+            .or_else(|| errors::missing_table(tokens))
+            .unwrap_or_else(|| translate(&error, tokens)),
     };
     Some(error)
 }

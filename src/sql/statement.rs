@@ -10,13 +10,17 @@ use sqlparser::tokenizer::{Span as TokenSpan, Token, TokenWithSpan};
 use super::ast::{
     CreateView, Drop, Explain, Insert, Key, Query, Setting, Show, SpannedInsert, SpannedStatement, Statement,
 };
-use super::dialect::{StreamDialect, fault_or};
+use super::dialect::StreamDialect;
 use super::errors::{self, STATEMENTS};
 use super::lexer::blocks::{self, Extracted};
 use super::lexer::{self, Lexed, is_word, span_of, starts_with_words};
 use super::{MAX_RECURSION, query};
 use crate::error::{Error, Span, code, did_you_mean};
 
+/// sqlparser guards its stack, but in builds without optimisation its steps are larger than that
+/// guard allows for.
+const STACK_BYTES: usize = 2 << 20;
+const STACK_BYTES_PER_BRACKET: usize = 256 << 10;
 /// First words of statements that other systems have and we don't.
 const NOT_OURS: &[&str] = &[
     "ADD",
@@ -198,7 +202,17 @@ pub(super) fn with_statement_parser<T>(
     tokens: &[TokenWithSpan],
     read: impl FnOnce(&mut StatementParser) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    lexer::check(tokens)?;
+    let depth = lexer::check(tokens)?;
+    let stack = STACK_BYTES + depth * STACK_BYTES_PER_BRACKET;
+    stacker::maybe_grow(stack, stack, || parse_tokens(text, lexed, tokens, read))
+}
+
+fn parse_tokens<T>(
+    text: &str,
+    lexed: &Lexed,
+    tokens: &[TokenWithSpan],
+    read: impl FnOnce(&mut StatementParser) -> Result<T, Error>,
+) -> Result<T, Error> {
     let Extracted { tokens: kept, blocks, spans } = blocks::extract(tokens)?;
     let dialect = StreamDialect::for_tokens(kept.len());
     let mut parser = StatementParser {
@@ -459,7 +473,10 @@ impl StatementParser<'_> {
             return inner;
         }
         match error {
-            Some(error) => errors::translate(error, self.tokens),
+            Some(error) => {
+                let missing = errors::missing_table(&self.tokens[start..]);
+                missing.unwrap_or_else(|| query::translate(error, self.tokens))
+            }
             None => self.end().expect_err("the query does not end with the statement"),
         }
     }
@@ -493,7 +510,9 @@ impl StatementParser<'_> {
     /// A name that may be qualified.
     pub(super) fn name(&mut self, what: &str) -> Result<ObjectName, Error> {
         match &self.parser.peek_token_ref().token {
-            Token::Word(_) => self.read(|parser| parser.parse_object_name(false)),
+            token @ Token::Word(_) if !errors::is_reserved(token) => {
+                self.read(|parser| parser.parse_object_name(false))
+            }
             _ => Err(self.expected(what)),
         }
     }
@@ -550,7 +569,7 @@ impl StatementParser<'_> {
             let fault = self.dialect.take_fault();
             fault
                 .or_else(|| query::error_of_subquery(self.tokens))
-                .unwrap_or_else(|| fault_or(self.dialect, &error, self.tokens))
+                .unwrap_or_else(|| query::translate(&error, self.tokens))
         })
     }
 

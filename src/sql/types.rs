@@ -15,33 +15,12 @@ use crate::error::{Error, code, did_you_mean};
 
 /// The names of types, for hints.
 const NAMES: &[&str] = &[
-    "ARRAY",
-    "BIGINT",
-    "BINARY",
-    "BOOLEAN",
-    "BYTES",
-    "CHAR",
-    "DATE",
-    "DECIMAL",
-    "DOUBLE",
-    "FLOAT",
-    "INT",
-    "INTEGER",
-    "MAP",
-    "NUMERIC",
-    "REAL",
-    "ROW",
-    "SMALLINT",
-    "STRING",
-    "STRUCT",
-    "TIME",
-    "TIMESTAMP",
-    "TIMESTAMP_LTZ",
-    "TINYINT",
-    "VARBINARY",
-    "VARCHAR",
+    "ARRAY", "BIGINT", "BINARY", "BOOLEAN", "BYTES", "CHAR", "DATE", "DECIMAL", "DOUBLE", "FLOAT", "INT",
+    "INTEGER", "MAP", "NUMERIC", "REAL", "ROW", "SMALLINT", "STRING", "STRUCT", "TIME", "TIMESTAMP",
+    "TIMESTAMP_LTZ", "TINYINT", "VARBINARY", "VARCHAR",
 ];
 const MAX_PRECISION: u64 = 38;
+const MAX_LENGTH: u64 = 2_147_483_647;
 
 /// Reads a type.
 pub(super) fn parse(parser: &mut Parser) -> Result<SqlType, Error> {
@@ -127,7 +106,8 @@ impl TypeReader<'_, '_> {
                     SqlType::Char(self.length(1)?)
                 }
             }
-            "VARCHAR" => SqlType::Varchar(self.length(1)?),
+            // Without a length it is as long as it gets, as PostgreSQL has it and Flink's STRING.
+            "VARCHAR" => SqlType::Varchar(self.length(MAX_LENGTH)?),
             "BYTES" | "BYTEA" => SqlType::Bytes,
             "BINARY" | "VARBINARY" => {
                 self.length(1)?;
@@ -234,11 +214,8 @@ impl TypeReader<'_, '_> {
             };
             self.parser.advance_token();
             if fields.iter().any(|(known, _)| *known == word.value) {
-                return Err(Error::parse(
-                    code::GIVEN_TWICE,
-                    format!("field \"{}\" is given twice", word.value),
-                )
-                .at(errors::span(name.span)));
+                return Err(Error::parse(code::GIVEN_TWICE, format!("field \"{}\" is given twice", word.value))
+                    .at(errors::span(name.span)));
             }
             fields.push((word.value.clone(), self.element()?));
             if matches!(self.parser.peek_token_ref().token, Token::SingleQuotedString(_)) {
@@ -307,7 +284,7 @@ impl TypeReader<'_, '_> {
 
     /// `(n)`, or the default.
     fn length(&mut self, default: u64) -> Result<u64, Error> {
-        self.in_brackets("a length", 1, i32::MAX as u64).map(|length| length.unwrap_or(default))
+        self.in_brackets("a length", 1, MAX_LENGTH).map(|length| length.unwrap_or(default))
     }
 
     fn precision(&mut self, default: u8) -> Result<u8, Error> {
@@ -341,18 +318,7 @@ impl TypeReader<'_, '_> {
     }
 
     fn expected(&self, what: &str) -> Error {
-        let token = self.parser.peek_token_ref();
-        let found = match &token.token {
-            Token::EOF => {
-                return Error::parse(
-                    code::SYNTAX,
-                    format!("expected {what}, found the end of the statement"),
-                )
-                .at(errors::after(errors::span(self.parser.get_current_token().span)));
-            }
-            token => token,
-        };
-        Error::parse(code::SYNTAX, format!("expected {what}, found \"{found}\"")).at(errors::span(token.span))
+        errors::expected_next(what, self.parser)
     }
 
     fn error_here(&self, message: &str) -> Error {
@@ -403,14 +369,19 @@ pub(super) fn to_data_type(sql_type: &SqlType) -> DataType {
         SqlType::Bytes => DataType::Bytes(None),
         SqlType::Date => DataType::Date,
         SqlType::Time(precision) => DataType::Time(Some(u64::from(*precision)), TimezoneInfo::None),
-        SqlType::Timestamp(precision) => DataType::Timestamp(Some(u64::from(*precision)), TimezoneInfo::None),
-        SqlType::TimestampLtz(precision) => {
-            DataType::Custom(ObjectName::from(vec![Ident::new("TIMESTAMP_LTZ")]), vec![precision.to_string()])
+        SqlType::Timestamp(precision) => {
+            DataType::Timestamp(Some(u64::from(*precision)), TimezoneInfo::None)
         }
+        SqlType::TimestampLtz(precision) => DataType::Custom(
+            ObjectName::from(vec![Ident::new("TIMESTAMP_LTZ")]),
+            vec![precision.to_string()],
+        ),
         SqlType::Array(element) => {
             DataType::Array(ArrayElemTypeDef::AngleBracket(Box::new(to_data_type(element))))
         }
-        SqlType::Map(key, value) => DataType::Map(Box::new(to_data_type(key)), Box::new(to_data_type(value))),
+        SqlType::Map(key, value) => {
+            DataType::Map(Box::new(to_data_type(key)), Box::new(to_data_type(value)))
+        }
         SqlType::Row(fields) => DataType::Struct(
             fields
                 .iter()

@@ -43,10 +43,9 @@ impl LocalAggregate {
         schema: &SchemaRef,
         input: &SchemaRef,
     ) -> Result<Self, Error> {
-        let separate = node.aggregates.iter().any(|call| call.order_sensitive);
         Ok(Self {
             recipe: Recipe::try_new(node, input)?,
-            placer: Placer::try_new(&node.window, node.allowed_lateness_us, separate)?,
+            placer: Placer::try_new(node)?,
             schema: schema.clone(),
             watermark: i64::MIN,
             rows_seen: 0,

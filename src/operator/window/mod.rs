@@ -23,6 +23,7 @@ mod tests;
 mod zone;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::Instant;
 
 use arrow::array::ArrayRef;
@@ -117,8 +118,7 @@ impl WindowAggregate {
             return Err(Error::plan(code::NOT_SUPPORTED, error.message().to_owned())
                 .hint("Group by a column of another type, or by a part of it."));
         }
-        let separate = node.aggregates.iter().any(|call| call.order_sensitive);
-        let placer = Placer::try_new(&node.window, node.allowed_lateness_us, separate)?;
+        let placer = Placer::try_new(node)?;
         let is_global = placer.assigner.kind() == Kind::Global;
         let is_ranked = is_final || placer.is_sliced() || !recipe.sets.is_empty();
         let results = ResultBatches::new(schema, !is_global, placer.assigner.unit_us());
@@ -143,15 +143,6 @@ impl WindowAggregate {
         &self.placer.assigner
     }
 
-    fn part(&mut self, key: PartKey) -> Result<&mut Table, Error> {
-        match self.open.entry(key) {
-            std::collections::btree_map::Entry::Occupied(entry) => Ok(entry.into_mut()),
-            std::collections::btree_map::Entry::Vacant(entry) => {
-                Ok(entry.insert(Table::try_new(&self.recipe, self.is_ranked)?))
-            }
-        }
-    }
-
     fn process_rows(&mut self, batch: &StreamBatch, out: &mut Output) -> Result<(), Error> {
         let first = self.rows_seen;
         self.rows_seen += batch.num_rows() as u64;
@@ -166,13 +157,7 @@ impl WindowAggregate {
         }
         let mut ids = std::mem::take(&mut self.ids);
         for (key, rows) in placed_rows(&self.recipe, &batch.rows, first, &placement)? {
-            let ranked = self.is_ranked;
-            let table = match self.open.entry(key) {
-                std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
-                std::collections::btree_map::Entry::Vacant(entry) => {
-                    entry.insert(Table::try_new(&self.recipe, ranked)?)
-                }
-            };
+            let table = part(&mut self.open, key, &self.recipe, self.is_ranked)?;
             table.update(&self.recipe, &rows, &mut ids)?;
         }
         self.ids = ids;
@@ -184,7 +169,7 @@ impl WindowAggregate {
         out.counts.used += batch.num_rows() as u64;
         let mut ids = std::mem::take(&mut self.ids);
         for (key, sealed) in local::parts(&self.recipe, &batch.rows)? {
-            self.part(key)?.merge(&sealed, &mut ids)?;
+            part(&mut self.open, key, &self.recipe, self.is_ranked)?.merge(&sealed, &mut ids)?;
         }
         self.ids = ids;
         Ok(())
@@ -243,7 +228,7 @@ impl WindowAggregate {
         }
         let assigner = &self.placer.assigner;
         let from = assigner.slice_index(assigner.window_start(end));
-        let table = self.slices.window(&self.recipe, from, assigner.slice_index(end), &mut ids)?;
+        let results = self.slices.window(&self.recipe, from, assigner.slice_index(end), &mut ids)?;
         self.ids = ids;
         match end.checked_add(assigner.slice_us()) {
             Some(next) => {
@@ -252,7 +237,7 @@ impl WindowAggregate {
             }
             None => self.slices = Slices::default(),
         }
-        table.map(Table::results).transpose()
+        Ok(results)
     }
 
     fn fire_cumulate(&mut self, end: i64) -> Result<Option<Results>, Error> {
@@ -317,6 +302,19 @@ impl WindowAggregate {
             columns.push(value.to_array_of_size(groups).map_err(failure)?);
         }
         Ok((groups, columns))
+    }
+}
+
+/// The table of a part; a new one if it has none.
+fn part<'a>(
+    open: &'a mut BTreeMap<PartKey, Table>,
+    key: PartKey,
+    recipe: &Recipe,
+    is_ranked: bool,
+) -> Result<&'a mut Table, Error> {
+    match open.entry(key) {
+        Entry::Occupied(entry) => Ok(entry.into_mut()),
+        Entry::Vacant(entry) => Ok(entry.insert(Table::try_new(recipe, is_ranked)?)),
     }
 }
 

@@ -8,7 +8,7 @@ use foldhash::fast::RandomState;
 
 use super::assigner::{Assigner, Ends, Kind};
 use crate::error::Error;
-use crate::plan::WindowSource;
+use crate::plan::{AggregateCall, WindowAggregateNode, WindowSource};
 use crate::stream::{RunningWatermark, StreamBatch, event_times};
 
 /// A part of the state: rows of a slice that count for the same windows.
@@ -65,13 +65,15 @@ struct Current {
 }
 
 impl Placer {
-    pub(super) fn try_new(source: &WindowSource, lateness_us: i64, separate: bool) -> Result<Self, Error> {
-        let assigner = match source {
+    pub(super) fn try_new(node: &WindowAggregateNode) -> Result<Self, Error> {
+        let assigner = match &node.window {
             WindowSource::Assign { window, .. } => Assigner::try_new(window)?,
             WindowSource::Attached { unit, zone, .. } => Assigner::attached(unit.us(), *zone),
         };
-        let separate = separate && matches!(assigner.kind(), Kind::Hop | Kind::Cumulate);
-        Ok(Self { source: source.clone(), assigner, lateness_us, separate })
+        let separate = matches!(assigner.kind(), Kind::Hop | Kind::Cumulate)
+            && node.aggregates.iter().any(needs_arrival_order);
+        let lateness_us = node.allowed_lateness_us;
+        Ok(Self { source: node.window.clone(), assigner, lateness_us, separate })
     }
 
     /// Whether windows are made of several parts: slices that they share.
@@ -198,6 +200,16 @@ impl Placer {
         }
         placing.finish(starts.len())
     }
+}
+
+/// Whether the aggregate must see the rows of a window in arrival order. Where the order only
+/// decides how a number is rounded, slices are merged in the order of time: a function of the rows
+/// too.
+fn needs_arrival_order(call: &AggregateCall) -> bool {
+    const ROUNDED: [&str; 7] = ["sum", "avg", "mean", "var", "stddev", "covar", "corr"];
+    let name = call.function.fun().name().to_ascii_lowercase();
+    let is_rounded = ROUNDED.iter().any(|prefix| name.starts_with(prefix)) || name.starts_with("regr_");
+    call.order_sensitive && !is_rounded
 }
 
 /// The watermark before each row: what came with the rows, but not behind what the operator knows.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::recipe::Recipe;
-use super::table::{Sealed, Table, merge};
+use super::table::{Results, Sealed, merge};
 use crate::error::Error;
 
 /// Sealed slices by number, and the merged states of blocks of 2, 4, 8, … neighbours that start at
@@ -50,14 +50,14 @@ impl Slices {
         Ok(())
     }
 
-    /// The slices `from..to`, merged; `None` if there is none.
+    /// The results of the slices `from..to`, merged; `None` if there is none.
     pub(super) fn window(
         &mut self,
         recipe: &Recipe,
         from: i64,
         to: i64,
         ids: &mut Vec<usize>,
-    ) -> Result<Option<Table>, Error> {
+    ) -> Result<Option<Results>, Error> {
         let mut parts = Vec::new();
         let mut at = from;
         while at < to {
@@ -65,10 +65,11 @@ impl Slices {
             parts.extend(self.block(recipe, at, level, ids)?);
             at += 1 << level;
         }
-        if parts.is_empty() {
-            return Ok(None);
+        match parts.as_slice() {
+            [] => Ok(None),
+            [one] => one.results(recipe).map(Some),
+            many => merge(recipe, many.iter().map(Arc::as_ref), ids)?.results().map(Some),
         }
-        merge(recipe, parts.iter().map(Arc::as_ref), ids).map(Some)
     }
 
     /// The block of 2^`level` slices from `first`; `None` if it is empty.

@@ -71,8 +71,8 @@ impl Lowering<'_> {
             bound.filter(|(_, other)| other.id == window.id).map(|(part, _)| part)
         };
         let parts: Vec<Option<Part>> = bounds.into_iter().map(part_of).collect();
-        check_parts(&parts, window)?;
-        check_sets(grouping, &parts)?;
+        check_parts(&parts, window).map_err(|error| error.at(self.places.aggregate))?;
+        check_sets(grouping, &parts).map_err(|error| error.at(self.places.aggregate))?;
         Ok(Some(Grouped { window, parts }))
     }
 
@@ -182,7 +182,7 @@ impl Lowering<'_> {
                     let data_type = physical.data_type(node_schema).map_err(from_datafusion)?;
                     let nullable = physical.nullable(node_schema).map_err(from_datafusion)?;
                     columns.push(width + added.len());
-                    added.push((physical, Field::new(expr.schema_name().to_string(), data_type, nullable)));
+                    added.push((physical, Field::new(display_name(expr), data_type, nullable)));
                 }
             }
         }
@@ -288,7 +288,7 @@ impl Lowering<'_> {
             let Dependence { order_sensitive, inexact } = dependence(expr, aggregate.input.schema());
             let field = aggregate.schema.field(first_call + position);
             slots.push(Slot::Column(fields.len()));
-            fields.push(Field::new(field.name(), field.data_type().clone(), field.is_nullable()));
+            fields.push(Field::new(display_name(expr), field.data_type().clone(), field.is_nullable()));
             roles.push(Role::Plain);
             aggregates.push(AggregateCall {
                 function: lowered.aggregate,
@@ -485,6 +485,11 @@ fn dependence(expr: &Expr, schema: &DFSchema) -> Dependence {
         order_sensitive: !statistic && !exact.contains(&name.as_str()),
         inexact: statistic || (adds_up && floats),
     }
+}
+
+/// What EXPLAIN calls a computed column.
+fn display_name(expr: &Expr) -> String {
+    crate::plan::text::logical(expr).replace("count(1)", "count(*)")
 }
 
 fn without_alias(expr: &Expr) -> &Expr {

@@ -123,7 +123,7 @@ impl Lowering<'_> {
             match self.role(input, column) {
                 role @ (Role::Time(_) | Role::Bound(..)) => {
                     let was = schema.field(column).name();
-                    let text = without_alias(expr).human_display().to_string();
+                    let text = crate::plan::text::logical(expr);
                     return Ok(match role {
                         Role::Bound(part, _) if part != super::Part::Time => Role::Plain,
                         _ => Role::Lost(format!("\"{name}\" is computed from \"{was}\" as {text}")),
@@ -232,13 +232,6 @@ enum PlanNodeParts {
 fn cast(column: ExprRef, wanted: &Field, schema: &SchemaRef) -> Result<ExprRef, Error> {
     datafusion_physical_expr::expressions::cast(column, schema, wanted.data_type().clone())
         .map_err(crate::plan::diagnose::from_datafusion)
-}
-
-fn without_alias(expr: &Expr) -> &Expr {
-    match expr {
-        Expr::Alias(alias) => without_alias(&alias.expr),
-        other => other,
-    }
 }
 
 fn is_identity(project: &[ExprRef], schema: &SchemaRef) -> bool {

@@ -98,7 +98,7 @@ impl Lowering<'_> {
             &PhysicalPlanningContext::default(),
         )
         .with_name(expr.schema_name().to_string())
-        .with_human_display(expr.human_display().to_string())
+        .with_human_display(crate::plan::text::logical(expr).replace("count(1)", "count(*)"))
         .build()
         .map_err(from_datafusion)
     }

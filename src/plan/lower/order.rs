@@ -81,11 +81,11 @@ impl Lowering<'_> {
 }
 
 fn unsortable(keys: &[SortExpr]) -> Error {
-    let what = keys.first().map(|key| key.expr.human_display().to_string()).unwrap_or_default();
+    let what = keys.first().map(|key| crate::plan::text::logical(&key.expr)).unwrap_or_default();
+    let is_window = matches!(what.as_str(), "window_start" | "window_end");
     let message = format!("ORDER BY {what}: the input never ends, so its rows can't be sorted by that");
-    let last = what.rsplit('.').next().unwrap_or_default().to_owned();
     let error = Error::plan(code::UNSORTABLE, message);
-    if matches!(last.as_str(), "window_start" | "window_end") {
+    if is_window {
         return error.hint("Sort by window_time: it is the window's column that time passes with.");
     }
     error.hint("Sort by the time attribute first, ascending: rows come as the watermark passes them.")

@@ -250,7 +250,11 @@ fn window_kind(
             .ok_or_else(|| {
                 Error::plan(code::WINDOW_ARGUMENT, format!("{} is missing", argument(function, name)))
                     .at(call)
-                    .hint(format!("Give all of {}.", required(function).join(", ")))
+                    .hint(format!(
+                        "Write {}(TABLE t, DESCRIPTOR(ts), {}).",
+                        function.name(),
+                        required(function).join(", ")
+                    ))
             })?
             .positive(function, name)?
             .whole(function, name, unit.us())

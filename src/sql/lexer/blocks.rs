@@ -92,6 +92,11 @@ fn is_clause(tokens: &[TokenWithSpan], index: usize) -> bool {
 
 /// What follows EMIT is its clause, or an attempt at one.
 fn is_emit(rest: &[TokenWithSpan]) -> bool {
+    // `FROM t emit EMIT CHANGES`: the first one is an alias.
+    let clauses: [&[&str]; 3] = [&["EMIT"], &["ALLOW", "LATENESS"], &["LATE", "ROWS"]];
+    if clauses.iter().any(|words| starts_with_words(rest, words)) {
+        return false;
+    }
     match rest.first().map(|token| &token.token) {
         Some(Token::Word(word)) if word.quote_style.is_none() => {
             let is_join = word.keyword == Keyword::ON && !starts_with_words(&rest[1..], &["WINDOW"]);

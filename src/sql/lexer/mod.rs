@@ -1,25 +1,20 @@
-//! A script as tokens: without spaces and comments, cut into statements, checked for brackets.
+//! A script as tokens: without spaces and comments, cut into statements, checked for depth.
 
 pub(super) mod blocks;
+mod depth;
 mod ending;
 
 use std::ops::Range;
 
-use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Whitespace, Word};
 
+pub(super) use depth::{MAX_DEPTH, check};
 pub(super) use ending::{Ending, ending};
 
 use super::dialect::StreamDialect;
 use super::errors;
 use crate::error::{Error, Span, code};
 
-/// Brackets and CASEs inside each other.
-pub(super) const MAX_DEPTH: usize = 500;
-/// Operators of one expression; a chain of them makes a tree as deep as the chain is long.
-const MAX_OPERATORS: usize = 5_000;
-/// UNION, EXCEPT and INTERSECT between queries.
-const MAX_SET_OPERATIONS: usize = 1_000;
 /// Starts of names that this module uses itself.
 const OUR_NAMES: &[&str] = &["__block_", "__table", "__subquery"];
 
@@ -106,115 +101,6 @@ impl Walker<'_> {
         }
         self.byte
     }
-}
-
-/// Refuses brackets that don't match, and statements whose trees would be too deep to handle.
-pub(super) fn check(tokens: &[TokenWithSpan]) -> Result<(), Error> {
-    struct Open<'a> {
-        token: Option<&'a TokenWithSpan>,
-        operators: usize,
-        set_operations: usize,
-    }
-    let mut open = vec![Open { token: None, operators: 0, set_operations: 0 }];
-    for token in tokens {
-        match &token.token {
-            Token::LParen | Token::LBracket | Token::LBrace => {
-                open.push(Open { token: Some(token), operators: 0, set_operations: 0 });
-                if open.len() > MAX_DEPTH + 1 {
-                    return Err(errors::too_deep(Some(errors::span(token.span))));
-                }
-            }
-            Token::RParen | Token::RBracket | Token::RBrace => {
-                let matching = open.last().and_then(|open| open.token).is_some_and(|open| {
-                    matches!(
-                        (&open.token, &token.token),
-                        (Token::LParen, Token::RParen)
-                            | (Token::LBracket, Token::RBracket)
-                            | (Token::LBrace, Token::RBrace)
-                    )
-                });
-                if !matching {
-                    return Err(unmatched(open.last().and_then(|open| open.token), token));
-                }
-                open.pop();
-            }
-            other => {
-                let Some(level) = open.last_mut() else { continue };
-                match kind_of(other) {
-                    Kind::Separator => level.operators = 0,
-                    Kind::SetOperation => {
-                        level.operators = 0;
-                        level.set_operations += 1;
-                    }
-                    Kind::Operator => level.operators += 1,
-                    Kind::Other => {}
-                }
-                if level.operators > MAX_OPERATORS || level.set_operations > MAX_SET_OPERATIONS {
-                    return Err(too_long(token, level.operators > MAX_OPERATORS));
-                }
-            }
-        }
-    }
-    match open.last().and_then(|open| open.token) {
-        Some(token) => Err(Error::parse(code::SYNTAX, format!("\"{}\" is never closed", token.token))
-            .at(errors::span(token.span))),
-        None => Ok(()),
-    }
-}
-
-enum Kind {
-    Separator,
-    SetOperation,
-    Operator,
-    Other,
-}
-
-fn kind_of(token: &Token) -> Kind {
-    match token {
-        Token::Comma => Kind::Separator,
-        Token::Word(word) if word.quote_style.is_some() => Kind::Other,
-        Token::Word(word) => match word.keyword {
-            Keyword::SELECT
-            | Keyword::FROM
-            | Keyword::WHERE
-            | Keyword::HAVING
-            | Keyword::BY
-            | Keyword::ON => Kind::Separator,
-            Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT | Keyword::MINUS => Kind::SetOperation,
-            Keyword::AND
-            | Keyword::OR
-            | Keyword::NOT
-            | Keyword::IS
-            | Keyword::IN
-            | Keyword::BETWEEN
-            | Keyword::LIKE
-            | Keyword::COLLATE
-            | Keyword::AT
-            | Keyword::CASE => Kind::Operator,
-            _ => Kind::Other,
-        },
-        Token::Number(..) | Token::SingleQuotedString(_) | Token::Period => Kind::Other,
-        _ => Kind::Operator,
-    }
-}
-
-fn unmatched(open: Option<&TokenWithSpan>, close: &TokenWithSpan) -> Error {
-    let message = match open {
-        Some(open) => format!("\"{}\" does not close \"{}\"", close.token, open.token),
-        None => format!("\"{}\" closes nothing", close.token),
-    };
-    Error::parse(code::SYNTAX, message).at(errors::span(close.span))
-}
-
-fn too_long(token: &TokenWithSpan, is_expression: bool) -> Error {
-    let message = if is_expression {
-        format!("expression has more than {MAX_OPERATORS} operators")
-    } else {
-        format!("query has more than {MAX_SET_OPERATIONS} set operations")
-    };
-    Error::parse(code::TOO_COMPLEX, message)
-        .at(errors::span(token.span))
-        .hint("Split the query with WITH or CREATE VIEW, or use IN (…) for a list of values.")
 }
 
 /// The words that `tokens` start with are these, without quotes.
