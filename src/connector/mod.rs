@@ -6,9 +6,12 @@ mod assembly;
 mod filesystem;
 pub mod format;
 mod input;
+mod memory;
 mod options;
 mod print;
 mod stdio;
+#[cfg(test)]
+mod testing;
 mod text_split;
 
 use std::collections::BTreeMap;
@@ -23,6 +26,7 @@ use crate::error::{Error, code, did_you_mean};
 use crate::stream::StreamBatch;
 
 pub use filesystem::Filesystem;
+pub use memory::Memory;
 pub use print::{Blackhole, Print};
 pub use stdio::{Stdin, Stdout};
 
@@ -201,6 +205,7 @@ impl Connectors {
         connectors.add(Arc::new(Stdout));
         connectors.add(Arc::new(Print));
         connectors.add(Arc::new(Blackhole));
+        connectors.add(Arc::new(Memory::new()));
         connectors
     }
 

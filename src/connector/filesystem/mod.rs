@@ -10,10 +10,18 @@
 //! Pipes and devices are written as rows come.
 
 mod coerce;
+#[cfg(test)]
+mod csv_tests;
+#[cfg(test)]
+mod input_tests;
+#[cfg(test)]
+mod json_tests;
 mod listing;
 mod parquet_sink;
 mod parquet_split;
 mod placement;
+#[cfg(test)]
+mod sink_tests;
 mod text_sink;
 
 use std::path::Path;

@@ -195,13 +195,15 @@ impl Column {
         self.len
     }
 
-    /// Forgets the values from `len` on.
+    /// Forgets the values from `len` on, and the parts of a value that was not finished.
     pub(crate) fn truncate(&mut self, len: usize) {
-        if self.len <= len {
+        if self.len < len {
             return;
         }
-        self.len = len;
-        self.nulls.truncate(len);
+        if self.len > len {
+            self.len = len;
+            self.nulls.truncate(len);
+        }
         match &mut self.values {
             Values::Boolean(values) => values.truncate(len),
             Values::Int8(values) => values.truncate(len),

@@ -456,7 +456,9 @@ fn record(
         };
         guess = index + 1;
         let field = &mut fields[index];
-        field.truncate(row);
+        if field.len() > row {
+            field.truncate(row);
+        }
         decode(field, cursor, scratch).map_err(|fault| within(fault, format_args!(".{}", field.field.name())))
     })?;
     for field in fields {

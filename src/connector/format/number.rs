@@ -253,7 +253,8 @@ mod tests {
         fn integers_round_trip(value in any::<i64>()) {
             let mut out = Vec::new();
             push_integer(&mut out, value);
-            prop_assert_eq!(&out, value.to_string().as_bytes());
+            let expected = value.to_string();
+            prop_assert_eq!(&out, expected.as_bytes());
             prop_assert_eq!(parse_integer(&out), Ok(value));
         }
 

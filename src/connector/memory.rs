@@ -1,0 +1,375 @@
+//! The connector `memory`: rows that a program hands over or wants to have.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arrow::datatypes::{DataType, SchemaRef};
+use arrow::record_batch::RecordBatch;
+
+use super::assembly::{Assembly, SplitFacts, source_metadata};
+use super::options::OptionReader;
+use super::{CancelToken, Connector, Lines, ReadRequest, Sink, Source, SplitBatch, SplitReader};
+use crate::catalog::{Options, Table, TableFacts};
+use crate::error::{Error, code};
+use crate::stream::StreamBatch;
+
+/// Tables in memory, by name. A clone is the same set of tables.
+///
+/// A program puts rows under a name and reads them by
+/// `CREATE TABLE t (…) WITH ('connector' = 'memory', 'name' = 'x')`; without `'name'` the table's own
+/// name counts. What is inserted into such a table is collected, and [`Memory::take`] gives it out
+/// once the insert is done.
+#[derive(Debug, Clone, Default)]
+pub struct Memory(Arc<Mutex<Content>>);
+
+#[derive(Debug, Default)]
+struct Content {
+    inputs: BTreeMap<String, Input>,
+    outputs: BTreeMap<String, Vec<StreamBatch>>,
+}
+
+#[derive(Debug)]
+enum Input {
+    /// Can be read again and again.
+    Splits { schema: SchemaRef, splits: Vec<Vec<RecordBatch>> },
+    /// Can be read once.
+    Channel { schema: SchemaRef, receiver: Option<Receiver<RecordBatch>> },
+}
+
+impl Input {
+    fn schema(&self) -> &SchemaRef {
+        match self {
+            Self::Splits { schema, .. } | Self::Channel { schema, .. } => schema,
+        }
+    }
+}
+
+impl Memory {
+    /// No tables.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the rows of a name: one split, bounded, read again by each query.
+    pub fn put(&self, name: impl Into<String>, schema: SchemaRef, batches: Vec<RecordBatch>) {
+        self.put_splits(name, schema, vec![batches]);
+    }
+
+    /// The same with several splits, each with a watermark of its own.
+    pub fn put_splits(&self, name: impl Into<String>, schema: SchemaRef, splits: Vec<Vec<RecordBatch>>) {
+        self.content().inputs.insert(name.into(), Input::Splits { schema, splits });
+    }
+
+    /// Sets the receiver of a name: unbounded, read by one query, ends when all senders are gone.
+    pub fn put_channel(&self, name: impl Into<String>, schema: SchemaRef, receiver: Receiver<RecordBatch>) {
+        self.content().inputs.insert(name.into(), Input::Channel { schema, receiver: Some(receiver) });
+    }
+
+    /// Takes the rows that were inserted under a name, in order, and leaves none.
+    pub fn take(&self, name: &str) -> Vec<StreamBatch> {
+        self.content().outputs.remove(name).unwrap_or_default()
+    }
+
+    /// No code that holds the lock can leave the content half changed.
+    fn content(&self) -> MutexGuard<'_, Content> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn read_options<'a>(options: &'a Options, table: &'a str) -> Result<&'a str, Error> {
+    let reader = OptionReader::new("connector \"memory\"", options, &[&["name"]])?;
+    Ok(reader.text("name").unwrap_or(table))
+}
+
+impl Connector for Memory {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn check(&self, table: &Table) -> Result<TableFacts, Error> {
+        let name = read_options(&table.options, &table.name)?;
+        let bounded = !matches!(self.content().inputs.get(name), Some(Input::Channel { .. }));
+        Ok(TableFacts { is_source: true, is_sink: true, bounded, takes_changelog: true })
+    }
+
+    fn infer_schema(&self, options: &Options) -> Result<SchemaRef, Error> {
+        let name = read_options(options, "")?;
+        self.content().inputs.get(name).map(|input| Arc::clone(input.schema())).ok_or_else(|| {
+            Error::plan(code::INVALID_TABLE, format!("nothing was put into memory under the name \"{name}\""))
+                .hint("List the columns in CREATE TABLE, or put the rows first.")
+        })
+    }
+
+    fn metadata(&self) -> Vec<(&'static str, DataType)> {
+        source_metadata()
+    }
+
+    fn source(&self, table: &Table, request: &ReadRequest) -> Result<Box<dyn Source>, Error> {
+        let name = read_options(&table.options, &table.name)?;
+        let assembly = Assembly::new(request);
+        let mut content = self.content();
+        // What was inserted can be read, too.
+        let inserted = content.outputs.get(name).map(|batches| {
+            let schema = batches.first().map_or_else(|| table.schema(), |batch| batch.rows.schema());
+            (schema, vec![batches.iter().map(|batch| batch.rows.clone()).collect::<Vec<_>>()])
+        });
+        let (schema, input) = match content.inputs.get_mut(name) {
+            Some(Input::Splits { schema, splits }) => (Arc::clone(schema), Rows::Splits(splits.clone())),
+            Some(Input::Channel { schema, receiver }) => {
+                let receiver = receiver.take().ok_or_else(|| {
+                    Error::run(
+                        code::UNREADABLE,
+                        format!("can't read \"{name}\": its channel is read already"),
+                    )
+                })?;
+                (Arc::clone(schema), Rows::Channel(receiver))
+            }
+            None => match inserted {
+                Some((schema, splits)) => (schema, Rows::Splits(splits)),
+                None => {
+                    return Err(Error::run(
+                        code::UNREADABLE,
+                        format!("can't read \"{name}\": nothing was put into memory under that name"),
+                    ));
+                }
+            },
+        };
+        let places = assembly.physical().fields().iter().map(|field| {
+            let place = schema.index_of(field.name()).ok();
+            let place = place.filter(|place| schema.field(*place).data_type() == field.data_type());
+            place.ok_or_else(|| {
+                Error::run(
+                    code::INVALID_TABLE,
+                    format!(
+                        "\"{name}\" in memory has no column \"{}\" of type {}",
+                        field.name(),
+                        field.data_type()
+                    ),
+                )
+            })
+        });
+        let places = places.collect::<Result<Vec<_>, _>>()?;
+        Ok(Box::new(MemorySource {
+            name: name.to_owned(),
+            rows: Some(input),
+            places,
+            assembly,
+            batch_rows: request.batch_rows.max(1),
+            cancel: request.cancel.clone(),
+        }))
+    }
+
+    fn sink(&self, table: &Table, _schema: SchemaRef) -> Result<Box<dyn Sink>, Error> {
+        let name = read_options(&table.options, &table.name)?.to_owned();
+        Ok(Box::new(MemorySink { memory: self.clone(), name, batches: Vec::new() }))
+    }
+}
+
+enum Rows {
+    Splits(Vec<Vec<RecordBatch>>),
+    Channel(Receiver<RecordBatch>),
+}
+
+struct MemorySource {
+    name: String,
+    rows: Option<Rows>,
+    places: Vec<usize>,
+    assembly: Assembly,
+    batch_rows: usize,
+    cancel: CancelToken,
+}
+
+impl Source for MemorySource {
+    fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Error> {
+        let split = |name: String, rows: Feed| {
+            Box::new(MemorySplit {
+                facts: SplitFacts { path: name, ..SplitFacts::default() },
+                rows,
+                places: self.places.clone(),
+                assembly: self.assembly.clone(),
+                batch_rows: self.batch_rows,
+                cancel: self.cancel.clone(),
+                pending: None,
+                row: 0,
+            }) as Box<dyn SplitReader>
+        };
+        Ok(match self.rows.take() {
+            None => Vec::new(),
+            Some(Rows::Channel(receiver)) => vec![split(self.name.clone(), Feed::Channel(receiver))],
+            Some(Rows::Splits(splits)) => {
+                let several = splits.len() > 1;
+                let name = |index: usize| {
+                    if several { format!("{}[{index}]", self.name) } else { self.name.clone() }
+                };
+                splits
+                    .into_iter()
+                    .enumerate()
+                    .map(|(index, batches)| split(name(index), Feed::Batches(batches.into_iter())))
+                    .collect()
+            }
+        })
+    }
+}
+
+enum Feed {
+    Batches(std::vec::IntoIter<RecordBatch>),
+    Channel(Receiver<RecordBatch>),
+}
+
+struct MemorySplit {
+    facts: SplitFacts,
+    rows: Feed,
+    places: Vec<usize>,
+    assembly: Assembly,
+    batch_rows: usize,
+    cancel: CancelToken,
+    /// What is left of a batch that was larger than wanted.
+    pending: Option<RecordBatch>,
+    row: u64,
+}
+
+/// How long a reader that waits sleeps before it looks whether it is to stop.
+const WAIT: Duration = Duration::from_millis(50);
+
+impl MemorySplit {
+    fn next_input(&mut self) -> Result<Option<RecordBatch>, Error> {
+        loop {
+            if self.cancel.is_cancelled() {
+                return Err(Error::interrupted());
+            }
+            let batch = match (self.pending.take(), &mut self.rows) {
+                (Some(batch), _) => batch,
+                (None, Feed::Batches(batches)) => match batches.next() {
+                    Some(batch) => batch,
+                    None => return Ok(None),
+                },
+                (None, Feed::Channel(receiver)) => match receiver.recv_timeout(WAIT) {
+                    Ok(batch) => batch,
+                    Err(RecvTimeoutError::Timeout) => continue,
+                    Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                },
+            };
+            if batch.num_rows() == 0 {
+                continue;
+            }
+            if batch.num_rows() > self.batch_rows {
+                self.pending = Some(batch.slice(self.batch_rows, batch.num_rows() - self.batch_rows));
+                return Ok(Some(batch.slice(0, self.batch_rows)));
+            }
+            return Ok(Some(batch));
+        }
+    }
+}
+
+impl SplitReader for MemorySplit {
+    fn name(&self) -> &str {
+        &self.facts.path
+    }
+
+    fn next(&mut self) -> Result<Option<SplitBatch>, Error> {
+        let Some(batch) = self.next_input()? else { return Ok(None) };
+        let lines = Lines::From(self.row + 1);
+        self.row += batch.num_rows() as u64;
+        let columns = self.places.iter().map(|place| Arc::clone(batch.column(*place))).collect();
+        let rows = self.assembly.batch(columns, batch.num_rows(), &lines, &self.facts)?;
+        Ok(Some(SplitBatch { rows, lines, rejected: Vec::new() }))
+    }
+}
+
+struct MemorySink {
+    memory: Memory,
+    name: String,
+    batches: Vec<StreamBatch>,
+}
+
+impl Sink for MemorySink {
+    fn write(&mut self, batch: &StreamBatch) -> Result<(), Error> {
+        self.batches.push(batch.clone());
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        let batches = std::mem::take(&mut self.batches);
+        self.memory.content().outputs.entry(self.name.clone()).or_default().extend(batches);
+        Ok(())
+    }
+
+    fn abort(&mut self) {
+        self.batches.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Instant;
+
+    use arrow::array::{AsArray, Int32Array};
+    use arrow::datatypes::{Field, Int32Type, Schema};
+
+    use super::*;
+    use crate::connector::testing::{request, table};
+
+    fn batch(values: &[i32]) -> RecordBatch {
+        let schema = Schema::new(vec![Field::new("v", DataType::Int32, true)]);
+        RecordBatch::try_new(Arc::new(schema), vec![Arc::new(Int32Array::from(values.to_vec()))]).unwrap()
+    }
+
+    fn read(memory: &Memory, table: &Table, batch_rows: usize) -> Vec<Vec<i32>> {
+        let request = ReadRequest { batch_rows, ..request(table) };
+        let mut splits = memory.source(table, &request).unwrap().splits().unwrap();
+        let mut out = Vec::new();
+        for split in &mut splits {
+            while let Some(batch) = split.next().unwrap() {
+                out.push(batch.rows.column(0).as_primitive::<Int32Type>().values().to_vec());
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn rows_that_were_put_are_read_again_and_again() {
+        let memory = Memory::new();
+        let rows = batch(&[1, 2, 3]);
+        memory.put_splits("x", rows.schema(), vec![vec![rows.clone()], vec![rows.slice(2, 1)]]);
+        let t = table(&[("v", DataType::Int32)], &[("connector", "memory"), ("name", "x")]);
+        assert!(memory.check(&t).unwrap().bounded);
+        assert_eq!(read(&memory, &t, 2), [vec![1, 2], vec![3], vec![3]]);
+        assert_eq!(read(&memory, &t, 9), [vec![1, 2, 3], vec![3]]);
+    }
+
+    #[test]
+    fn a_channel_ends_with_its_senders() {
+        let memory = Memory::new();
+        let (sender, receiver) = channel();
+        memory.put_channel("t", batch(&[]).schema(), receiver);
+        sender.send(batch(&[7])).unwrap();
+        drop(sender);
+        let t = table(&[("v", DataType::Int32)], &[("connector", "memory")]);
+        assert!(!memory.check(&t).unwrap().bounded);
+        assert_eq!(read(&memory, &t, 9), [vec![7]]);
+        assert_eq!(memory.source(&t, &request(&t)).err().unwrap().code(), "F001");
+    }
+
+    #[test]
+    fn inserts_show_when_they_are_finished() {
+        let memory = Memory::new();
+        let t = table(&[("v", DataType::Int32)], &[("connector", "memory")]);
+        let mut sink = memory.sink(&t, batch(&[]).schema()).unwrap();
+        sink.write(&StreamBatch::inserts(batch(&[1]), Instant::now())).unwrap();
+        assert!(memory.take("t").is_empty());
+        sink.finish().unwrap();
+        assert_eq!(read(&memory, &t, 9), [vec![1]]);
+        assert_eq!(memory.take("t").len(), 1);
+        let mut sink = memory.sink(&t, batch(&[]).schema()).unwrap();
+        sink.write(&StreamBatch::inserts(batch(&[1]), Instant::now())).unwrap();
+        sink.abort();
+        assert!(memory.take("t").is_empty());
+    }
+}
