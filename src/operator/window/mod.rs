@@ -17,6 +17,7 @@ mod placement;
 mod recipe;
 mod results;
 mod slices;
+mod steady;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,7 @@ use datafusion_functions_aggregate_common::aggregate::groups_accumulator::Groups
 use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion_physical_expr::expressions::{Column, Literal};
 
+use super::steady::{Steady, is_unsteady};
 use crate::error::Error;
 use crate::operator::evaluate::{arrow_failure, evaluate, evaluate_condition, failure, one_nan_and_zero};
 use crate::plan::{ExprRef, WindowAggregateNode, grouping_id, grouping_id_type};
@@ -48,6 +49,10 @@ impl Call {
             return self.function.create_groups_accumulator().map_err(failure);
         }
         let function = Arc::clone(&self.function);
+        if is_unsteady(function.fun().name()) {
+            let steady = move || Ok(Box::new(Steady::new(function.create_accumulator()?)) as Box<_>);
+            return Ok(Box::new(GroupsAccumulatorAdapter::new(steady)));
+        }
         Ok(Box::new(GroupsAccumulatorAdapter::new(move || function.create_accumulator())))
     }
 }

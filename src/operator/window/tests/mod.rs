@@ -1,6 +1,7 @@
 //! Window aggregation: nodes and runs that its tests share.
 
 mod edges;
+mod functions;
 mod property;
 mod zones;
 
