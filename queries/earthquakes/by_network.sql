@@ -3,18 +3,18 @@
 
 CREATE TABLE reports (
   id        STRING,
-  `time`    BIGINT,
+  `time`    TIMESTAMP(3),
   mag       DOUBLE,
   net       STRING,
   felt      INT,
   `type`    STRING,
   geometry  ROW<lon DOUBLE, lat DOUBLE, depth DOUBLE>,
-  at        AS TO_TIMESTAMP_LTZ(`time`, 3),
-  WATERMARK FOR at AS at - INTERVAL '12' HOUR
+  WATERMARK FOR `time` AS `time` - INTERVAL '12' HOUR
 ) WITH (
   'connector' = 'filesystem',
   'path' = '${DIR}/earthquakes.ndjson',
-  'format' = 'json'
+  'format' = 'json',
+  'timestamp-format' = 'epoch-millis'
 );
 
 SELECT
@@ -26,6 +26,6 @@ SELECT
   COUNT(felt) AS felt_reports,
   SUM(felt) AS felt_by,
   COUNT(*) FILTER (WHERE r.geometry.lat < 0) AS southern
-FROM TABLE(TUMBLE(TABLE reports, DESCRIPTOR(at), INTERVAL '6' HOUR)) AS r
+FROM TABLE(TUMBLE(TABLE reports, DESCRIPTOR(`time`), INTERVAL '6' HOUR)) AS r
 WHERE `type` = 'earthquake'
 GROUP BY window_start, window_end, net;

@@ -1,9 +1,11 @@
 //! The summary of a query or insert, in one to three lines.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use chrono::DateTime;
 
+use crate::operator::RowCounts;
 use crate::runtime::JobSummary;
 use crate::stream::Watermark;
 
@@ -39,15 +41,16 @@ pub(super) fn warnings(summary: &JobSummary) -> Vec<String> {
 
 /// `26,353 rows in, 1,631 rows out, 0.214 s (123,145 rows/s), watermark …, latency p50 1.2 ms p99 3.4 ms max 5 ms`
 fn totals(summary: &JobSummary) -> String {
-    let seconds = summary.wall.as_secs_f64();
-    let rate = if seconds > 0.0 { (summary.rows_in as f64 / seconds) as u64 } else { 0 };
     let mut line = format!(
-        "{} in, {} out in {} ({} rows/s)",
+        "{} in, {} out in {}",
         counted(summary.rows_in),
         counted(summary.rows_out),
-        duration(summary.wall),
-        grouped(rate)
+        duration(summary.wall)
     );
+    let seconds = summary.wall.as_secs_f64();
+    if summary.rows_in > 0 && seconds > 0.0 {
+        line += &format!(" ({} rows/s)", grouped((summary.rows_in as f64 / seconds) as u64));
+    }
     if let Some(watermark) = summary.watermark {
         line += &format!(", watermark {}", time(watermark));
     }
@@ -81,9 +84,9 @@ fn rows(summary: &JobSummary) -> String {
 
 /// The operator that judges lateness shows the sum best; without one, the first that there is.
 fn identity(summary: &JobSummary) -> String {
-    let judged = |count: &crate::operator::RowCounts| count.late + count.null_time + count.future;
+    let judged = |count: &RowCounts| count.late + count.null_time + count.future;
     let most = summary.operators.iter().enumerate().max_by_key(|(index, operator)| {
-        (judged(&operator.counts), operator.counts.partly_late, std::cmp::Reverse(*index))
+        (judged(&operator.counts), operator.counts.partly_late, operator.counts.filtered, Reverse(*index))
     });
     let Some((_, operator)) = most else {
         return "all rows accounted for".to_owned();
@@ -157,7 +160,6 @@ fn time(watermark: Watermark) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operator::RowCounts;
     use crate::runtime::{LatencySummary, OperatorSummary};
 
     fn summary() -> JobSummary {
