@@ -162,7 +162,7 @@ pub enum SqlType {
     String,
     /// `CHAR(n)`.
     Char(u64),
-    /// `VARCHAR(n)`.
+    /// `VARCHAR(n)`; without n as long as it gets.
     Varchar(u64),
     /// `BYTES`, `BINARY(n)`, `VARBINARY(n)`.
     Bytes,

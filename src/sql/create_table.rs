@@ -212,6 +212,9 @@ impl StatementParser<'_> {
             let kind = ColumnDefKind::Computed { expr, text };
             return Ok(ColumnDef { name, kind, comment, span: self.span_since(start) });
         }
+        if self.peek_word("FOR") {
+            return Err(self.expected(&format!("the type of column \"{}\"", name.value)));
+        }
         if self.peek(&Token::Comma) || self.peek(&Token::RParen) {
             return Err(self
                 .expected(&format!("the type of column \"{}\"", name.value))

@@ -255,7 +255,10 @@ impl Literal {
     /// `'5' SECOND`.
     fn of_unit(&self, unit: Unit) -> Result<(String, Option<DateTimeField>), Error> {
         let amount = Amount::parse(&self.text, unit).ok_or_else(|| {
-            let hint = if self.text.contains(':') {
+            let fraction = self.text.split_once('.').map_or(0, |(_, fraction)| fraction.len());
+            let hint = if fraction > MAX_FRACTION_DIGITS {
+                format!("Write at most {MAX_FRACTION_DIGITS} digits after the point.")
+            } else if self.text.contains(':') {
                 "Say from which unit to which, such as INTERVAL '1:30' HOUR TO MINUTE.".to_owned()
             } else if unit.size().0 != 0 {
                 format!("Write a whole number, such as INTERVAL '2' {}.", unit.keyword())

@@ -28,6 +28,9 @@ const NOT_OURS: &[&str] = &[
     "REMOVE", "RENAME", "REPLACE", "REVOKE", "ROLLBACK", "SAVEPOINT", "START", "STOP", "TRUNCATE", "UNLOAD",
     "UPDATE", "UPSERT", "USE", "VACUUM",
 ];
+/// How a statement set starts.
+const SET_HEADS: &[&[&str]] =
+    &[&["BEGIN", "STATEMENT", "SET"], &["EXECUTE", "STATEMENT", "SET", "BEGIN"], &["STATEMENT", "SET", "BEGIN"]];
 const FIRST_WORDS: &[&str] = &[
     "BEGIN", "CREATE", "DESC", "DESCRIBE", "DROP", "EXECUTE", "EXPLAIN", "INSERT", "RESET", "SELECT", "SET", "SHOW",
     "VALUES", "WITH",
@@ -45,6 +48,22 @@ pub(super) fn parse_script(text: &str) -> Result<Vec<SpannedStatement>, Error> {
     Ok(statements)
 }
 
+/// A statement set in `text` has no END yet.
+pub(super) fn has_open_set(text: &str) -> bool {
+    Lexed::new(text).is_ok_and(|lexed| {
+        let segments = lexed.statements();
+        Script { text, lexed: &lexed, segments, next: 0 }.has_open_set()
+    })
+}
+
+/// How many words come before what EXPLAIN explains; none without EXPLAIN.
+fn explain_words(tokens: &[TokenWithSpan]) -> usize {
+    [["EXPLAIN", "PLAN", "FOR"].as_slice(), &["EXPLAIN", "JSON"], &["EXPLAIN"]]
+        .iter()
+        .find(|words| starts_with_words(tokens, words))
+        .map_or(0, |words| words.len())
+}
+
 /// A script that is being read.
 struct Script<'a> {
     text: &'a str,
@@ -60,15 +79,27 @@ impl<'a> Script<'a> {
         segment
     }
 
+    /// Whether the last statement set is open.
+    fn has_open_set(&self) -> bool {
+        let mut is_open = false;
+        for segment in &self.segments {
+            let tokens = self.tokens(segment);
+            let set = &tokens[explain_words(tokens)..];
+            if SET_HEADS.iter().any(|head| starts_with_words(set, head)) {
+                is_open = true;
+            } else if starts_with_words(tokens, &["END"]) {
+                is_open = false;
+            }
+        }
+        is_open
+    }
+
     /// Reads the statement that starts at `segment`; one with BEGIN takes the segments up to END.
     fn statement(&mut self, segment: Range<usize>) -> Result<SpannedStatement, Error> {
         let tokens = self.tokens(&segment);
-        let (statement, end) = if starts_with_words(tokens, &["BEGIN", "STATEMENT", "SET"]) {
-            self.statement_set(segment.clone(), 3)?
-        } else if starts_with_words(tokens, &["EXECUTE", "STATEMENT", "SET", "BEGIN"]) {
-            self.statement_set(segment.clone(), 4)?
-        } else if starts_with_words(tokens, &["STATEMENT", "SET", "BEGIN"]) {
-            self.statement_set(segment.clone(), 3)?
+        let head = SET_HEADS.iter().find(|head| starts_with_words(tokens, head));
+        let (statement, end) = if let Some(head) = head {
+            self.statement_set(segment.clone(), head.len())?
         } else if starts_with_words(tokens, &["EXPLAIN"]) {
             self.explain(segment.clone())?
         } else {
@@ -89,17 +120,16 @@ impl<'a> Script<'a> {
 
     /// `EXPLAIN [PLAN FOR | JSON] statement`.
     fn explain(&mut self, segment: Range<usize>) -> Result<(Statement, usize), Error> {
-        let rest = &self.tokens(&segment)[1..];
-        let (skip, json) = if starts_with_words(rest, &["PLAN", "FOR"]) {
-            (2, false)
-        } else if starts_with_words(rest, &["JSON"]) {
-            (1, true)
-        } else {
-            (0, false)
-        };
-        let inner = segment.start + 1 + skip..segment.end;
+        let tokens = self.tokens(&segment);
+        let json = starts_with_words(tokens, &["EXPLAIN", "JSON"]);
+        let inner = segment.start + explain_words(tokens)..segment.end;
         if inner.is_empty() {
             return Err(errors::expected("a statement to explain", self.tokens(&segment), segment.len()));
+        }
+        if starts_with_words(self.tokens(&inner), &["ANALYZE"]) {
+            return Err(Error::parse(code::NOT_SUPPORTED, "EXPLAIN ANALYZE is not supported")
+                .at(span_of(&self.tokens(&segment)[..2]))
+                .hint("Use EXPLAIN or EXPLAIN JSON."));
         }
         if starts_with_words(self.tokens(&inner), &["EXPLAIN"]) {
             return Err(errors::expected("a query, INSERT INTO or a statement set", self.tokens(&inner), 0));
@@ -279,10 +309,13 @@ impl StatementParser<'_> {
             Err(match self.tokens.get(self.parser.index()).map(|token| &token.token) {
                 Some(Token::Word(word)) => match did_you_mean(&word.value, known) {
                     Some(known) => error.hint(format!("Write {known} instead of {}.", word.value)),
-                    None => self.not_supported(
-                        &format!("CREATE {}", word.value.to_ascii_uppercase()),
-                        "Use CREATE TABLE or CREATE VIEW.",
-                    ),
+                    None => {
+                        let what = match word.value.to_ascii_uppercase().as_str() {
+                            "OR" => "CREATE OR REPLACE".to_owned(),
+                            other => format!("CREATE {other}"),
+                        };
+                        self.not_supported(&what, "Use CREATE TABLE or CREATE VIEW.")
+                    }
                 },
                 _ => error,
             })
@@ -433,7 +466,7 @@ impl StatementParser<'_> {
             Err(error) => return Err(self.query_error(start, Some(&error))),
         };
         let (blocks, spans) = self.blocks.take().unwrap_or_default();
-        query::finish(query, blocks, &spans)
+        query::finish(query, blocks, &spans).map_err(|error| error.at(span_of(&self.tokens[start..])))
     }
 
     fn query_error(&self, start: usize, error: Option<&ParserError>) -> Error {
@@ -455,7 +488,7 @@ impl StatementParser<'_> {
     /// The statement ends here.
     fn end(&self) -> Result<(), Error> {
         if !self.at_end() {
-            return Err(self.expected("the end of the statement"));
+            return Err(self.expected(errors::END));
         }
         match &self.blocks {
             Some((_, spans)) if !spans.is_empty() => Err(Error::parse(

@@ -100,7 +100,8 @@ fn is_emit(rest: &[TokenWithSpan]) -> bool {
         Some(Token::Word(word)) if word.quote_style.is_none() => {
             let is_join = word.keyword == Keyword::ON && !starts_with_words(&rest[1..], &["WINDOW"]);
             let is_known = ["CHANGES", "COMPLETE", "EARLY", "ON"].iter().any(|w| word.value.eq_ignore_ascii_case(w));
-            (is_known && !is_join) || word.keyword == Keyword::NoKeyword || word.keyword == Keyword::FINAL
+            let is_attempt = matches!(word.keyword, Keyword::NoKeyword | Keyword::CHANGE | Keyword::FINAL);
+            (is_known && !is_join) || is_attempt
         }
         _ => false,
     }
@@ -241,11 +242,14 @@ impl<'a> Reader<'a> {
 
     fn interval(&mut self) -> Result<Expr, Error> {
         let start = self.index;
+        let hint = "Write an interval such as INTERVAL '10' SECOND.";
+        if self.index == self.tokens.len() {
+            return Err(errors::expected("an interval", self.tokens, start).hint(hint));
+        }
         let expr = self.read(|parser| parser.parse_prefix())?;
         match expr {
             Expr::Interval(_) => Ok(expr),
-            _ => Err(errors::expected("an interval", self.tokens, start)
-                .hint("Write an interval such as INTERVAL '10' SECOND.")),
+            _ => Err(errors::expected("an interval", self.tokens, start).hint(hint)),
         }
     }
 
@@ -267,7 +271,7 @@ impl<'a> Reader<'a> {
                 self.index += parser.index();
                 Ok(value)
             }
-            Err(error) => Err(dialect.take_fault().unwrap_or_else(|| errors::translate(&error, rest))),
+            Err(error) => Err(dialect.take_fault().unwrap_or_else(|| errors::translate(&error, self.tokens))),
         }
     }
 }

@@ -216,7 +216,8 @@ fn attached_windows_close_by_their_end() {
     let rows = attached(&[(0, 20, "a"), (10, 20, "a"), (0, 10, "b"), (0, 20, "a"), (0, 10, "c")]);
     let schema = rows.schema();
     let count = call_over(&schema, count_udaf(), lit(1i64), "c").build().unwrap();
-    let count = AggregateCall { function: Arc::new(count), filter: None, order_sensitive: false };
+    let count =
+        AggregateCall { function: Arc::new(count), filter: None, order_sensitive: false, inexact: false };
     let node = node(source, vec![Arc::new(Column::new("k", 2))], vec![count]);
     let plan = plan_node(Operation::WindowAggregate(Box::new(node.clone())), output(&node, &schema));
     // The watermark before the last row has closed [0, 10), one unit less has not.
@@ -297,7 +298,7 @@ fn a_sum_in_a_removed_row_can_not_fail() {
     let quotient: ExprRef =
         Arc::new(BinaryExpr::new(lit(10i64), datafusion_expr::Operator::Divide, column(2)));
     let sum = call_over(&input(), sum_udaf(), quotient, "q").build().unwrap();
-    let sum = AggregateCall { function: Arc::new(sum), filter: None, order_sensitive: false };
+    let sum = AggregateCall { function: Arc::new(sum), filter: None, order_sensitive: false, inexact: false };
     let rows: Vec<Row> = vec![(Some(1), None, Some(0)), (Some(2), None, Some(5))];
     let guarded = node(assign(TEN, 0), vec![], vec![filtered(sum.clone())]);
     let (given, _) = run_node(&guarded, &rows, 5, 2);
@@ -343,7 +344,7 @@ fn nan_and_signed_zero_as_in_field_report_b047() {
     let value: ExprRef = Arc::new(Column::new("v", 2));
     let build = |function, distinct| {
         let built = call_over(&schema, function, value.clone(), "x").with_distinct(distinct).build().unwrap();
-        AggregateCall { function: Arc::new(built), filter: None, order_sensitive: false }
+        AggregateCall { function: Arc::new(built), filter: None, order_sensitive: false, inexact: false }
     };
     let nan = f64::NAN;
     let values =

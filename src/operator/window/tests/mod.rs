@@ -33,7 +33,7 @@ fn call_over(
 
 fn call(function: Arc<AggregateUDF>, name: &str) -> AggregateCall {
     let built = call_over(&input(), function, column(2), name).build().unwrap();
-    AggregateCall { function: Arc::new(built), filter: None, order_sensitive: false }
+    AggregateCall { function: Arc::new(built), filter: None, order_sensitive: false, inexact: false }
 }
 
 fn filtered(call: AggregateCall) -> AggregateCall {
@@ -44,12 +44,12 @@ fn filtered(call: AggregateCall) -> AggregateCall {
 fn average() -> AggregateCall {
     let float: ExprRef = Arc::new(CastExpr::new(column(2), DataType::Float64, None));
     let built = call_over(&input(), avg_udaf(), float, "a").build().unwrap();
-    AggregateCall { function: Arc::new(built), filter: None, order_sensitive: false }
+    AggregateCall { function: Arc::new(built), filter: None, order_sensitive: false, inexact: false }
 }
 
 fn distinct_count() -> AggregateCall {
     let built = call_over(&input(), count_udaf(), column(2), "d").distinct().build().unwrap();
-    AggregateCall { function: Arc::new(built), filter: None, order_sensitive: false }
+    AggregateCall { function: Arc::new(built), filter: None, order_sensitive: false, inexact: false }
 }
 
 /// count, sum, min, max, avg, count distinct, count filtered.
