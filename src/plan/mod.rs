@@ -22,6 +22,8 @@ mod lower;
 mod places;
 mod rewrite;
 mod stream_plan;
+#[cfg(test)]
+mod tests;
 mod text;
 mod window;
 mod window_text;
