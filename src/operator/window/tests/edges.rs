@@ -240,12 +240,8 @@ fn attached_windows_close_by_their_end() {
     let rows = attached(&[(0, 20, "a"), (10, 20, "a"), (0, 10, "b"), (0, 20, "a"), (0, 10, "c")]);
     let schema = rows.schema();
     let count = call_over(&schema, count_udaf(), lit(1i64), "c").build().unwrap();
-<<<<<<< HEAD
-    let count = AggregateCall { function: Arc::new(count), filter: None, order_sensitive: false, inexact: false };
-=======
     let count =
         AggregateCall { function: Arc::new(count), filter: None, order_sensitive: false, inexact: false };
->>>>>>> plan
     let node = node(source, vec![Arc::new(Column::new("k", 2))], vec![count]);
     let plan = plan_node(Operation::WindowAggregate(Box::new(node.clone())), output(&node, &schema));
     // The watermark before the last row has closed [0, 10), one unit less has not.
