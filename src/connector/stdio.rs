@@ -229,3 +229,24 @@ pub(super) fn write_stdout(buffer: &mut Vec<u8>) -> Result<(), Error> {
     buffer.clear();
     result.map_err(|error| super::filesystem::unwritable("standard output", &error))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connector::testing::table;
+
+    #[test]
+    fn what_the_pipes_can_do() {
+        let columns = [("v", DataType::Int32)];
+        let facts = Stdin.check(&table(&columns, &[("format", "json")])).unwrap();
+        assert!(facts.is_source && !facts.is_sink && facts.bounded);
+        let facts = Stdin.check(&table(&columns, &[("format", "csv"), ("bounded", "false")])).unwrap();
+        assert!(!facts.bounded);
+        assert_eq!(Stdin.check(&table(&columns, &[])).unwrap_err().code(), "C003");
+        assert_eq!(Stdin.check(&table(&columns, &[("format", "parquet")])).unwrap_err().code(), "C002");
+        assert!(!Stdout.check(&table(&columns, &[])).unwrap().takes_changelog);
+        let facts = Stdout.check(&table(&columns, &[("format", "changelog-json")])).unwrap();
+        assert!(facts.takes_changelog && facts.is_sink && !facts.is_source);
+        assert_eq!(Stdout.check(&table(&columns, &[("formt", "json")])).unwrap_err().code(), "C001");
+    }
+}
