@@ -1,6 +1,7 @@
 //! The connectors `stdin` and `stdout`: text through the process's own pipes.
 
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::datatypes::{DataType, SchemaRef};
 
@@ -117,11 +118,20 @@ struct StdinSource {
     request: ReadRequest,
 }
 
+/// A second reader would get what the first one left, or nothing, and not say so.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
 impl Source for StdinSource {
     fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Error> {
         let Some(text) = &self.settings.format.text else { return Ok(Vec::new()) };
         let compression = self.settings.compression;
-        let open = move || Input::new("standard input", io::stdin(), true, compression);
+        let open = move || {
+            if TAKEN.swap(true, Ordering::Relaxed) {
+                return Err(Error::run(code::UNREADABLE, "standard input is read already")
+                    .hint("Read it once, in one query; a statement set can write several tables from it."));
+            }
+            Input::new("standard input", io::stdin(), true, compression)
+        };
         let facts = SplitFacts { path: "standard input".to_owned(), ..SplitFacts::default() };
         let split =
             TextSplit::new(facts, Box::new(open), text, &self.settings.format, &self.columns, &self.request)?;

@@ -73,6 +73,19 @@ fn a_pipe_is_written_as_rows_come() {
 }
 
 #[test]
+fn a_pipe_without_rows_still_ends() {
+    let Some((_dir, path)) = pipe() else { return };
+    let shown = path.to_string_lossy().into_owned();
+    let t = table(&[("v", DataType::Int32)], &[("path", &shown), ("format", "csv"), ("csv.header", "true")]);
+    // Opening the sink does not wait for the reader.
+    let mut sink = Filesystem.sink(&t, batch(0).rows.schema()).unwrap();
+    let reader = std::thread::spawn(move || std::fs::read_to_string(path).unwrap());
+    sink.finish().unwrap();
+    drop(sink);
+    assert_eq!(reader.join().unwrap(), "v\n");
+}
+
+#[test]
 fn a_closed_pipe_has_a_code_of_its_own() {
     let error = unwritable("standard output", &ErrorKind::BrokenPipe.into());
     assert_eq!((error.code(), error.exit_code()), ("F004", 1));
