@@ -21,6 +21,8 @@ mod parquet_sink;
 mod parquet_split;
 #[cfg(test)]
 mod parquet_tests;
+#[cfg(test)]
+mod pipe_tests;
 mod placement;
 #[cfg(test)]
 mod sink_tests;
