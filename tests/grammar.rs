@@ -84,7 +84,12 @@ fn read(file: &Path) -> Vec<Case> {
         assert!(cases.iter().all(|case| case.name != name), "{}: {name} twice", file.display());
         let sql: Vec<&str> = lines.by_ref().take_while(|line| *line != "----").collect();
         let expected: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
-        cases.push(Case { directive, name: name.to_owned(), sql: sql.join("\n"), expected: expected.join("\n") });
+        cases.push(Case {
+            directive,
+            name: name.to_owned(),
+            sql: sql.join("\n"),
+            expected: expected.join("\n"),
+        });
     }
     cases
 }

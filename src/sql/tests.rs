@@ -36,7 +36,8 @@ fn long_and_deep_statements_parse() {
             format!("SELECT v FROM t WHERE v <> 0{and} EMIT CHANGES"),
             format!("SELECT {}1{}", "(".repeat(400), ")".repeat(400)),
             format!("SELECT v{} FROM t", " + v".repeat(390)),
-            format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(200)),
+            format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(999)),
+            format!("SELECT 1{}", " EXCEPT SELECT 1".repeat(64)),
             format!("{}SELECT 1 AS a{}", "SELECT * FROM (".repeat(48), ")".repeat(48)),
             format!("SELECT {}1{}", "f(".repeat(98), ")".repeat(98)),
             format!("SELECT {}1{}", "CASE WHEN a THEN ".repeat(98), " END".repeat(98)),
@@ -74,6 +75,7 @@ fn what_is_too_deep_is_an_ordinary_error() {
         assert_eq!(survives(types), Err("S003"));
         assert_eq!(survives(format!("SELECT {}", "(".repeat(100_000))), Err("S003"));
         assert_eq!(survives(format!("SELECT 1{}", " UNION SELECT 1".repeat(20_000))), Err("S003"));
+        assert_eq!(survives(format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(20_000))), Err("S003"));
         assert_eq!(survives("SELECT 1".to_owned()), Ok(()));
     });
 }
@@ -127,7 +129,8 @@ fn texts_are_as_written() {
 
 #[test]
 fn blocks_with_clauses_are_wrapped_and_numbered() {
-    let query = parse_query("SELECT * FROM (SELECT k FROM t LATE ROWS INTO l) AS s EMIT CHANGES").expect("it parses");
+    let query =
+        parse_query("SELECT * FROM (SELECT k FROM t LATE ROWS INTO l) AS s EMIT CHANGES").expect("it parses");
     assert_eq!(
         query.query.to_string(),
         "SELECT * FROM (SELECT * FROM (SELECT * FROM (SELECT k FROM t) AS \"__block_0\") AS s) AS \"__block_1\""
@@ -164,7 +167,8 @@ fn table_arguments_come_apart() {
         ("TABLE (SELECT 1)", "SELECT 1", ""),
         ("(SELECT 1) PARTITION BY k", "SELECT 1", "k"),
     ] {
-        let args = arguments(&format!("SELECT * FROM SESSION({argument}, DESCRIPTOR(ts), GAP => INTERVAL '1' DAY)"));
+        let args =
+            arguments(&format!("SELECT * FROM SESSION({argument}, DESCRIPTOR(ts), GAP => INTERVAL '1' DAY)"));
         assert_eq!(args.len(), 3, "{argument}");
         let table = table_argument(&args[0]).unwrap_or_else(|| panic!("{argument} is a table argument"));
         let actual = match table.input {
