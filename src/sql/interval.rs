@@ -564,7 +564,8 @@ mod tests {
     /// What DataFusion makes of the literal: months, days, nanoseconds.
     fn planned(sql: &str) -> (i32, i32, i64) {
         let Ok(Expr::Interval(interval)) = parse_expr(sql) else { panic!("{sql} is no interval") };
-        let Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(value), .. }) = *interval.value else {
+        let Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(value), .. }) = *interval.value
+        else {
             panic!("the value is no string")
         };
         let text = interval.leading_field.map_or(value.clone(), |field| format!("{value} {field}"));

@@ -64,6 +64,7 @@ mod lexer;
 mod query;
 mod statement;
 mod types;
+mod unread;
 
 use sqlparser::ast::{Expr, FunctionArguments, Ident, ObjectName, WindowType};
 

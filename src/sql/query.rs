@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 
 use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
-    self, BinaryOperator, Expr, FormatClause, GroupByExpr, Ident, SelectFlavor, SelectItem, SetExpr,
-    SetOperator, SetQuantifier, TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut,
-    WildcardAdditionalOptions,
+    self, BinaryOperator, Expr, Fetch, FormatClause, GroupByExpr, Ident, LimitClause, SelectFlavor,
+    SelectItem, SetExpr, SetOperator, SetQuantifier, TableAlias, TableFactor, TableWithJoins, VisitMut,
+    VisitorMut, WildcardAdditionalOptions,
 };
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -17,6 +17,7 @@ use super::ast::{BlockClauses, Query, block_alias, block_of_alias};
 use super::dialect::StreamDialect;
 use super::errors;
 use super::lexer::is_word;
+use super::unread;
 use crate::error::{Error, Span, code};
 
 /// Chains of AND, OR or UNION ALL longer than this become balanced trees.
@@ -54,7 +55,25 @@ impl VisitorMut for Finisher {
 
     fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<Error> {
         balance_unions(&mut query.body);
-        ControlFlow::Continue(())
+        fetch_as_limit(query);
+        match unread::in_query(query) {
+            Some(error) => ControlFlow::Break(error),
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    fn pre_visit_select(&mut self, select: &mut ast::Select) -> ControlFlow<Error> {
+        match unread::in_select(select) {
+            Some(error) => ControlFlow::Break(error),
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+        match unread::in_table(factor) {
+            Some(error) => ControlFlow::Break(error),
+            None => ControlFlow::Continue(()),
+        }
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
@@ -84,21 +103,30 @@ impl VisitorMut for Finisher {
                     self.seen[index] = true;
                     wrap(query, index);
                 }
-                _ => return ControlFlow::Break(unread("FORMAT", Some(errors::span(ident.span)))),
+                _ => return ControlFlow::Break(unread::clause("FORMAT", Some(errors::span(ident.span)))),
             },
-            Some(FormatClause::Null) => return ControlFlow::Break(unread("FORMAT", None)),
-        }
-        if !query.locks.is_empty() || query.for_clause.is_some() {
-            return ControlFlow::Break(unread("FOR UPDATE and the like", None));
+            Some(FormatClause::Null) => return ControlFlow::Break(unread::clause("FORMAT", None)),
         }
         ControlFlow::Continue(())
     }
 }
 
-fn unread(what: &str, span: Option<Span>) -> Error {
-    Error::parse(code::NOT_SUPPORTED, format!("{what} at the end of a query is not supported"))
-        .at(span)
-        .hint("Remove it.")
+/// `FETCH FIRST n ROWS ONLY` is `LIMIT n`, which DataFusion plans.
+fn fetch_as_limit(query: &mut ast::Query) {
+    let Some(Fetch { with_ties: false, percent: false, quantity }) = &query.fetch else { return };
+    let one = || Expr::value(ast::Value::Number("1".to_owned(), false));
+    let limit = Some(quantity.clone().unwrap_or_else(one));
+    query.limit_clause = match query.limit_clause.take() {
+        None => Some(LimitClause::LimitOffset { limit, offset: None, limit_by: Vec::new() }),
+        Some(LimitClause::LimitOffset { limit: None, offset, limit_by }) => {
+            Some(LimitClause::LimitOffset { limit, offset, limit_by })
+        }
+        other => {
+            query.limit_clause = other;
+            return;
+        }
+    };
+    query.fetch = None;
 }
 
 /// `<block>` → `SELECT * FROM (<block>) AS "__block_N"`.
