@@ -111,6 +111,7 @@ pub struct ColumnDef {
 
 /// Where the values of a column come from.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "a table has few columns, and each is read once")]
 pub enum ColumnDefKind {
     /// `name type [NOT NULL]`.
     Physical {

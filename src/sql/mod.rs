@@ -48,7 +48,7 @@
 //! **Types** in `CAST` are sqlparser's: `TIMESTAMP_LTZ(3)` is `DataType::Custom`, `ROW<a INT>` is
 //! `DataType::Struct`, `MAP<k, v>` is `DataType::Map`, `ARRAY<t>` is `DataType::Array`.
 //!
-//! **Long chains** of `AND`, of `OR` and of `+` between integers come out as balanced trees. Other
+//! **Long chains** of `AND`, of `OR`, of `UNION ALL` and of `+` between integers come out as balanced trees. Other
 //! trees have at most 400 levels, which is what a thread with a small stack can clone and drop; a
 //! deeper one is an error before it is built.
 //!
@@ -64,6 +64,7 @@ mod lexer;
 mod query;
 mod statement;
 mod types;
+mod unread;
 
 use sqlparser::ast::{Expr, FunctionArguments, Ident, ObjectName, WindowType};
 
@@ -109,7 +110,9 @@ pub fn parse_query(text: &str) -> Result<Query, Error> {
 /// # Errors
 /// As [`parse`], and for anything else than a single expression.
 pub fn parse_expr(text: &str) -> Result<Expr, Error> {
-    parse_one(text, "an expression", |parser| parser.read(|parser| parser.parse_expr()).map(query::finish_expr))
+    parse_one(text, "an expression", |parser| {
+        parser.read(|parser| parser.parse_expr()).map(query::finish_expr)
+    })
 }
 
 fn parse_one<T>(

@@ -1,5 +1,6 @@
 //! What text cases can't show: trees, places, stacks.
 
+use proptest::prelude::*;
 use sqlparser::ast::{Expr, FunctionArg, FunctionArgExpr, SetExpr, TableFactor};
 
 use super::*;
@@ -36,7 +37,8 @@ fn long_and_deep_statements_parse() {
             format!("SELECT v FROM t WHERE v <> 0{and} EMIT CHANGES"),
             format!("SELECT {}1{}", "(".repeat(400), ")".repeat(400)),
             format!("SELECT v{} FROM t", " + v".repeat(390)),
-            format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(200)),
+            format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(999)),
+            format!("SELECT 1{}", " EXCEPT SELECT 1".repeat(64)),
             format!("{}SELECT 1 AS a{}", "SELECT * FROM (".repeat(48), ")".repeat(48)),
             format!("SELECT {}1{}", "f(".repeat(98), ")".repeat(98)),
             format!("SELECT {}1{}", "CASE WHEN a THEN ".repeat(98), " END".repeat(98)),
@@ -74,6 +76,7 @@ fn what_is_too_deep_is_an_ordinary_error() {
         assert_eq!(survives(types), Err("S003"));
         assert_eq!(survives(format!("SELECT {}", "(".repeat(100_000))), Err("S003"));
         assert_eq!(survives(format!("SELECT 1{}", " UNION SELECT 1".repeat(20_000))), Err("S003"));
+        assert_eq!(survives(format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(20_000))), Err("S003"));
         assert_eq!(survives("SELECT 1".to_owned()), Ok(()));
     });
 }
@@ -127,7 +130,8 @@ fn texts_are_as_written() {
 
 #[test]
 fn blocks_with_clauses_are_wrapped_and_numbered() {
-    let query = parse_query("SELECT * FROM (SELECT k FROM t LATE ROWS INTO l) AS s EMIT CHANGES").expect("it parses");
+    let query =
+        parse_query("SELECT * FROM (SELECT k FROM t LATE ROWS INTO l) AS s EMIT CHANGES").expect("it parses");
     assert_eq!(
         query.query.to_string(),
         "SELECT * FROM (SELECT * FROM (SELECT * FROM (SELECT k FROM t) AS \"__block_0\") AS s) AS \"__block_1\""
@@ -164,7 +168,8 @@ fn table_arguments_come_apart() {
         ("TABLE (SELECT 1)", "SELECT 1", ""),
         ("(SELECT 1) PARTITION BY k", "SELECT 1", "k"),
     ] {
-        let args = arguments(&format!("SELECT * FROM SESSION({argument}, DESCRIPTOR(ts), GAP => INTERVAL '1' DAY)"));
+        let args =
+            arguments(&format!("SELECT * FROM SESSION({argument}, DESCRIPTOR(ts), GAP => INTERVAL '1' DAY)"));
         assert_eq!(args.len(), 3, "{argument}");
         let table = table_argument(&args[0]).unwrap_or_else(|| panic!("{argument} is a table argument"));
         let actual = match table.input {
@@ -212,5 +217,136 @@ fn a_shell_knows_when_to_read_on() {
         "EXPLAIN STATEMENT SET BEGIN INSERT INTO a SELECT 1;",
     ] {
         assert!(!is_complete(text), "{text}");
+    }
+}
+
+/// Pieces of SQL that are put together at random, and by shapes that are often accepted.
+fn soup() -> impl Strategy<Value = String> {
+    const WORDS: &[&str] = &[
+        "SELECT",
+        "a",
+        "b",
+        "`end`",
+        "FROM",
+        "t",
+        "WHERE",
+        "(",
+        ")",
+        ",",
+        "=",
+        "+",
+        "-",
+        "*",
+        "1",
+        "'x'",
+        "AND",
+        "OR",
+        "NOT",
+        "INTERVAL",
+        "'5'",
+        "SECOND",
+        "DAY TO SECOND",
+        "'1 02:03:04'",
+        "EMIT",
+        "CHANGES",
+        "ALLOW LATENESS",
+        "LATE ROWS INTO l",
+        "EMIT ON WINDOW CLOSE",
+        "TABLE",
+        "TABLE t",
+        "DESCRIPTOR(ts)",
+        "PARTITION BY",
+        "TUMBLE(",
+        "=>",
+        "CASE",
+        "WHEN",
+        "THEN",
+        "END",
+        "CAST(",
+        "AS",
+        "INT",
+        "MAP<",
+        ">",
+        ">>",
+        "ARRAY<",
+        "ROW<",
+        "UNION ALL",
+        "JOIN",
+        "ON",
+        "GROUP BY",
+        "ORDER BY",
+        "LIMIT 3",
+        "WITH",
+        "VALUES",
+        "IN",
+        "EXISTS",
+        "BETWEEN",
+        "IS NULL",
+        ";",
+        "CREATE TABLE",
+        "CREATE VIEW v AS",
+        "INSERT INTO",
+        "WATERMARK FOR",
+        "IDLE AFTER",
+        "METADATA",
+        "PRIMARY KEY",
+        "NOT ENFORCED",
+        "'k' = 'v'",
+        "SET",
+        "RESET",
+        "EXPLAIN",
+        "SHOW",
+        "BEGIN STATEMENT SET;",
+        "user",
+        "timestamp",
+        "value",
+        "[",
+        "]",
+        "{",
+        "}",
+        ".",
+        "::",
+        "'",
+        "/*",
+        "--\n",
+        "\u{e9}",
+        "__block_0",
+        "FORMAT",
+        "MATCH_RECOGNIZE (",
+        "FOR SYSTEM_TIME AS OF",
+        "UNNEST(",
+        "OVER (",
+        "EXTRACT(",
+        "FLOOR(a TO DAY)",
+        "?",
+        "$1",
+        ":x",
+    ];
+    let any = prop::collection::vec(prop::sample::select(WORDS), 0..40).prop_map(|words| words.join(" "));
+    let query = prop::collection::vec(prop::sample::select(WORDS), 0..6).prop_map(|words| {
+        format!("SELECT a FROM (SELECT {} FROM t EMIT CHANGES) x WHERE b", words.join(" "))
+    });
+    let table = prop::collection::vec(prop::sample::select(WORDS), 0..6).prop_map(|words| {
+        format!("CREATE TABLE t (a INT, b {}, c STRING) WITH ('k' = 'v')", words.join(" "))
+    });
+    prop_oneof![any, query, table]
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_refused_or_prints_back(text in soup()) {
+        match parse(&text) {
+            Err(error) => prop_assert!(error.span().is_some(), "no place: {error}"),
+            Ok(statements) => {
+                let ended = format!("{text}\n;");
+                prop_assert!(parse(&ended).is_ok() && is_complete(&ended));
+                let printed: Vec<String> = statements.iter().map(|s| s.statement.to_string()).collect();
+                let again = parse(&printed.join(";\n"));
+                prop_assert!(again.is_ok(), "{printed:?}: {again:?}");
+                let reprinted: Vec<String> =
+                    again.iter().flatten().map(|s| s.statement.to_string()).collect();
+                prop_assert_eq!(printed, reprinted);
+            }
+        }
     }
 }
