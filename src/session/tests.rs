@@ -101,14 +101,14 @@ fn drop_wants_the_right_word() {
     assert_eq!(error.message(), "\"Trips\" is a table");
     assert_eq!(error.hint_text(), Some("Use DROP TABLE."));
     assert_eq!(done(&mut session, "DROP TABLE trips"), "dropped table \"Trips\"");
-    assert_eq!(done(&mut session, "DROP TABLE IF EXISTS Trips"), "\"Trips\" does not exist");
+    assert_eq!(done(&mut session, "DROP TABLE IF EXISTS Trips"), "\"trips\" does not exist");
     assert_eq!(failed(&mut session, "DROP TABLE Trips").code(), "P001");
 }
 
 #[test]
 fn a_name_is_taken_once() {
     let mut session = session();
-    let error = failed(&mut session, "\n CREATE VIEW Trips AS SELECT 1 AS one");
+    let error = failed(&mut session, "\n CREATE VIEW `Trips` AS SELECT 1 AS one");
     assert_eq!(error.code(), "C005");
     assert!(error.render().contains("test.sql:2:14"), "{}", error.render());
     let again = TABLE.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS");
