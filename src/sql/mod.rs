@@ -62,6 +62,7 @@ mod errors;
 mod interval;
 mod lexer;
 mod query;
+mod script;
 mod statement;
 mod types;
 mod unread;
@@ -94,7 +95,7 @@ const MAX_RECURSION: usize = 3_000;
 /// assert_eq!(statements[1].statement.to_string(), "SELECT * FROM v EMIT CHANGES");
 /// ```
 pub fn parse(text: &str) -> Result<Vec<SpannedStatement>, Error> {
-    statement::parse_script(text)
+    script::parse_script(text)
 }
 
 /// The one query that `text` is, such as the stored text of a view.
@@ -140,7 +141,7 @@ fn parse_one<T>(
 /// assert!(is_complete("BEGIN STATEMENT SET; INSERT INTO a SELECT 1; END;"));
 /// ```
 pub fn is_complete(text: &str) -> bool {
-    lexer::ending(text) == lexer::Ending::Complete && !statement::has_open_set(text)
+    lexer::ending(text) == lexer::Ending::Complete && !script::has_open_set(text)
 }
 
 /// A table argument of a function: `TABLE t`, a subquery, each with or without `PARTITION BY`.
