@@ -48,7 +48,8 @@
 //! **Types** in `CAST` are sqlparser's: `TIMESTAMP_LTZ(3)` is `DataType::Custom`, `ROW<a INT>` is
 //! `DataType::Struct`, `MAP<k, v>` is `DataType::Map`, `ARRAY<t>` is `DataType::Array`.
 //!
-//! **Long chains** of `AND`, of `OR`, of `UNION ALL` and of `+` between integers come out as balanced trees. Other
+//! **Long chains** of `AND`, of `OR`, of `UNION ALL` and of `+` between integers come out as
+//! balanced trees. Other
 //! trees have at most 400 levels, which is what a thread with a small stack can clone and drop; a
 //! deeper one is an error before it is built.
 //!
