@@ -91,10 +91,14 @@ fn mistyped_before(tokens: &[TokenWithSpan], index: usize) -> Option<Error> {
     let suggestion = mistyped_keyword(word)?;
     let before = &tokens.get(at.checked_sub(1)?)?.token;
     let is_alias = match before {
-        Token::RParen | Token::RBracket | Token::Mul | Token::Number(..) | Token::SingleQuotedString(_) => true,
+        Token::RParen | Token::RBracket | Token::Mul | Token::Number(..) | Token::SingleQuotedString(_) => {
+            true
+        }
         Token::Word(_) => !is_reserved(before) && !is_opener(before),
         // `WATERMRK FOR`.
-        Token::Comma | Token::LParen => tokens.get(index).is_some_and(|next| lexer::is_word(&next.token, "FOR")),
+        Token::Comma | Token::LParen => {
+            tokens.get(index).is_some_and(|next| lexer::is_word(&next.token, "FOR"))
+        }
         _ => false,
     };
     is_alias.then(|| {
@@ -168,9 +172,9 @@ pub(super) fn translate(error: &ParserError, tokens: &[TokenWithSpan]) -> Error 
 /// Brackets, operators or queries that are nested deeper than we go.
 pub(super) fn too_deep(span: Option<Span>) -> Error {
     let message = format!("expression nested too deeply, allowed are {} levels", lexer::MAX_DEPTH);
-    Error::parse(code::TOO_COMPLEX, message)
-        .at(span)
-        .hint("Use fewer brackets and shorter chains of operators, or split the query with WITH or CREATE VIEW.")
+    Error::parse(code::TOO_COMPLEX, message).at(span).hint(
+        "Use fewer brackets and shorter chains of operators, or split the query with WITH or CREATE VIEW.",
+    )
 }
 
 /// Splits ` at Line: 1, Column: 24` off.
@@ -216,8 +220,9 @@ fn with_hint(error: Error, tokens: &[TokenWithSpan], index: usize) -> Error {
         let is_there = tokens.get(index).is_some_and(|token| lexer::is_word(&token.token, word));
         let is_by = tokens.get(index + 1).is_some_and(|token| lexer::is_word(&token.token, "BY"));
         if is_there && !is_by {
-            return error
-                .hint(format!("Write {word} BY, or put back-ticks around a name that is a keyword: `{word}`."));
+            return error.hint(format!(
+                "Write {word} BY, or put back-ticks around a name that is a keyword: `{word}`."
+            ));
         }
     }
     let previous = index.checked_sub(1).and_then(|at| tokens.get(at));
@@ -262,16 +267,45 @@ pub(super) fn is_reserved(token: &Token) -> bool {
 /// Words that start or join clauses.
 pub(super) fn is_reserved_word(word: &str) -> bool {
     const RESERVED: &[&str] = &[
-        "AND", "AS", "BY", "CREATE", "CROSS", "DROP", "EXCEPT", "FROM", "FULL", "GROUP", "HAVING", "INNER", "INSERT",
-        "INTERSECT", "INTO", "JOIN", "LEFT", "LIMIT", "NATURAL", "NOT", "ON", "OR", "ORDER", "RIGHT", "SELECT", "SET",
-        "UNION", "USING", "VALUES", "WHERE", "WITH",
+        "AND",
+        "AS",
+        "BY",
+        "CREATE",
+        "CROSS",
+        "DROP",
+        "EXCEPT",
+        "FROM",
+        "FULL",
+        "GROUP",
+        "HAVING",
+        "INNER",
+        "INSERT",
+        "INTERSECT",
+        "INTO",
+        "JOIN",
+        "LEFT",
+        "LIMIT",
+        "NATURAL",
+        "NOT",
+        "ON",
+        "OR",
+        "ORDER",
+        "RIGHT",
+        "SELECT",
+        "SET",
+        "UNION",
+        "USING",
+        "VALUES",
+        "WHERE",
+        "WITH",
     ];
     RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(word))
 }
 
 /// A table whose name is missing: FROM or JOIN is followed by a word of the next clause.
 pub(super) fn missing_table(tokens: &[TokenWithSpan]) -> Option<Error> {
-    let before = |token: &Token| matches!(token, Token::Word(w) if matches!(w.keyword, Keyword::FROM | Keyword::JOIN));
+    let before =
+        |token: &Token| matches!(token, Token::Word(w) if matches!(w.keyword, Keyword::FROM | Keyword::JOIN));
     let at = tokens.windows(2).position(|pair| {
         before(&pair[0].token) && is_reserved(&pair[1].token) && !lexer::is_word(&pair[1].token, "NOT")
     })?;
@@ -287,7 +321,8 @@ fn keyword_as_name(token: &TokenWithSpan) -> Option<&str> {
 }
 
 fn is_opener(token: &Token) -> bool {
-    let openers = ["CASE", "GROUP", "LIMIT", "OFFSET", "ORDER", "SELECT", "SET", "TABLE", "TO", "VALUES", "VIEW"];
+    let openers =
+        ["CASE", "GROUP", "LIMIT", "OFFSET", "ORDER", "SELECT", "SET", "TABLE", "TO", "VALUES", "VIEW"];
     openers.iter().any(|word| lexer::is_word(token, word))
 }
 

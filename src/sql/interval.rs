@@ -296,7 +296,10 @@ impl Literal {
                 rest.split_once(separator).ok_or_else(|| self.misfit(first, last))?
             };
             let mut amount = Amount::parse(part.trim(), unit)
-                .filter(|amount| !part.trim().starts_with(['-', '+']) && (unit == Unit::Second || amount.fraction.is_empty()))
+                .filter(|amount| {
+                    !part.trim().starts_with(['-', '+'])
+                        && (unit == Unit::Second || amount.fraction.is_empty())
+                })
                 .ok_or_else(|| self.misfit(first, last))?;
             let limit = if unit == first { None } else { larger_limit(unit) };
             if limit.is_some_and(|limit| amount.whole >= limit) {
@@ -467,7 +470,9 @@ impl Amount {
         }
         let fraction = fraction.trim_end_matches('0');
         let has_fraction = !fraction.is_empty();
-        if has_fraction && (unit.size().0 != 0 || fraction.len() > MAX_FRACTION_DIGITS || unit == Unit::Nanosecond) {
+        if has_fraction
+            && (unit.size().0 != 0 || fraction.len() > MAX_FRACTION_DIGITS || unit == Unit::Nanosecond)
+        {
             return None;
         }
         let whole = if whole.is_empty() { 0 } else { whole.parse().ok()? };

@@ -109,7 +109,9 @@ pub fn parse_query(text: &str) -> Result<Query, Error> {
 /// # Errors
 /// As [`parse`], and for anything else than a single expression.
 pub fn parse_expr(text: &str) -> Result<Expr, Error> {
-    parse_one(text, "an expression", |parser| parser.read(|parser| parser.parse_expr()).map(query::finish_expr))
+    parse_one(text, "an expression", |parser| {
+        parser.read(|parser| parser.parse_expr()).map(query::finish_expr)
+    })
 }
 
 fn parse_one<T>(

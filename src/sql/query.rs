@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 
 use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
-    self, BinaryOperator, Expr, FormatClause, GroupByExpr, Ident, SelectFlavor, SelectItem, SetExpr, TableAlias,
-    TableFactor, TableWithJoins, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    self, BinaryOperator, Expr, FormatClause, GroupByExpr, Ident, SelectFlavor, SelectItem, SetExpr,
+    TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -257,19 +257,15 @@ fn join(mut operands: Vec<Expr>, op: &BinaryOperator) -> Expr {
         return operands.remove(0);
     }
     let right = operands.split_off(operands.len() / 2);
-    Expr::BinaryOp {
-        left: Box::new(join(operands, op)),
-        op: op.clone(),
-        right: Box::new(join(right, op)),
-    }
+    Expr::BinaryOp { left: Box::new(join(operands, op)), op: op.clone(), right: Box::new(join(right, op)) }
 }
 
 /// An error of sqlparser's as ours; where it gave up a named argument, the error in its value.
 pub(super) fn translate(error: &ParserError, tokens: &[TokenWithSpan]) -> Error {
     let translated = errors::translate(error, tokens);
-    let arrow = tokens
-        .iter()
-        .position(|token| token.token == Token::RArrow && translated.span() == Some(errors::span(token.span)));
+    let arrow = tokens.iter().position(|token| {
+        token.token == Token::RArrow && translated.span() == Some(errors::span(token.span))
+    });
     match arrow {
         Some(arrow) => error_of_argument(&tokens[arrow + 1..]).unwrap_or(translated),
         None => translated,

@@ -23,17 +23,52 @@ const STACK_BYTES: usize = 2 << 20;
 const STACK_BYTES_PER_BRACKET: usize = 256 << 10;
 /// First words of statements that other systems have and we don't.
 const NOT_OURS: &[&str] = &[
-    "ADD", "ALTER", "ANALYZE", "ATTACH", "CALL", "COMMIT", "COMPILE", "COPY", "DEALLOCATE", "DECLARE", "DELETE",
-    "DETACH", "EXPORT", "FLUSH", "GRANT", "INSTALL", "LOAD", "LOCK", "MERGE", "OPTIMIZE", "PREPARE", "REFRESH",
-    "REMOVE", "RENAME", "REPLACE", "REVOKE", "ROLLBACK", "SAVEPOINT", "START", "STOP", "TRUNCATE", "UNLOAD",
-    "UPDATE", "UPSERT", "USE", "VACUUM",
+    "ADD",
+    "ALTER",
+    "ANALYZE",
+    "ATTACH",
+    "CALL",
+    "COMMIT",
+    "COMPILE",
+    "COPY",
+    "DEALLOCATE",
+    "DECLARE",
+    "DELETE",
+    "DETACH",
+    "EXPORT",
+    "FLUSH",
+    "GRANT",
+    "INSTALL",
+    "LOAD",
+    "LOCK",
+    "MERGE",
+    "OPTIMIZE",
+    "PREPARE",
+    "REFRESH",
+    "REMOVE",
+    "RENAME",
+    "REPLACE",
+    "REVOKE",
+    "ROLLBACK",
+    "SAVEPOINT",
+    "START",
+    "STOP",
+    "TRUNCATE",
+    "UNLOAD",
+    "UPDATE",
+    "UPSERT",
+    "USE",
+    "VACUUM",
 ];
 /// How a statement set starts.
-const SET_HEADS: &[&[&str]] =
-    &[&["BEGIN", "STATEMENT", "SET"], &["EXECUTE", "STATEMENT", "SET", "BEGIN"], &["STATEMENT", "SET", "BEGIN"]];
+const SET_HEADS: &[&[&str]] = &[
+    &["BEGIN", "STATEMENT", "SET"],
+    &["EXECUTE", "STATEMENT", "SET", "BEGIN"],
+    &["STATEMENT", "SET", "BEGIN"],
+];
 const FIRST_WORDS: &[&str] = &[
-    "BEGIN", "CREATE", "DESC", "DESCRIBE", "DROP", "EXECUTE", "EXPLAIN", "INSERT", "RESET", "SELECT", "SET", "SHOW",
-    "VALUES", "WITH",
+    "BEGIN", "CREATE", "DESC", "DESCRIBE", "DROP", "EXECUTE", "EXPLAIN", "INSERT", "RESET", "SELECT", "SET",
+    "SHOW", "VALUES", "WITH",
 ];
 
 /// The statements of a script.
@@ -174,8 +209,7 @@ impl<'a> Script<'a> {
                     return Err(errors::expected("INSERT INTO or END", tokens, 0)
                         .hint("Put only INSERT INTO statements between BEGIN and END."));
                 }
-                let insert =
-                    with_statement_parser(self.text, self.lexed, tokens, |parser| parser.insert())?;
+                let insert = with_statement_parser(self.text, self.lexed, tokens, |parser| parser.insert())?;
                 let span = span_of(tokens).expect("not empty");
                 inserts.push(SpannedInsert { insert, span });
             }
@@ -279,7 +313,8 @@ impl StatementParser<'_> {
         if NOT_OURS.contains(&upper.as_str()) {
             return self.not_supported(&upper, format!("Use one of {STATEMENTS}."));
         }
-        let (error, span) = (Error::parse(code::SYNTAX, format!("\"{word}\" is not a statement")), self.span_here());
+        let (error, span) =
+            (Error::parse(code::SYNTAX, format!("\"{word}\" is not a statement")), self.span_here());
         if upper == "BEGIN" || upper == "EXECUTE" {
             return self
                 .expected("a statement")
@@ -364,15 +399,12 @@ impl StatementParser<'_> {
         if self.peek_word("PARTITION") {
             return Err(self.not_supported("PARTITION", "Select the partition's value as a column."));
         }
-        let is_query = matches!(
-            &self.parser.peek_nth_token_ref(1).token,
-            Token::LParen
-        ) || ["SELECT", "WITH", "VALUES", "TABLE"]
-            .iter()
-            .any(|word| is_word(&self.parser.peek_nth_token_ref(1).token, word))
-            && !matches!(self.parser.peek_nth_token_ref(2).token, Token::Comma | Token::RParen);
-        let columns =
-            if self.peek(&Token::LParen) && !is_query { self.column_list()? } else { Vec::new() };
+        let is_query = matches!(&self.parser.peek_nth_token_ref(1).token, Token::LParen)
+            || ["SELECT", "WITH", "VALUES", "TABLE"]
+                .iter()
+                .any(|word| is_word(&self.parser.peek_nth_token_ref(1).token, word))
+                && !matches!(self.parser.peek_nth_token_ref(2).token, Token::Comma | Token::RParen);
+        let columns = if self.peek(&Token::LParen) && !is_query { self.column_list()? } else { Vec::new() };
         let query = self.query()?;
         Ok(Insert { table, columns, query })
     }
@@ -491,11 +523,10 @@ impl StatementParser<'_> {
             return Err(self.expected(errors::END));
         }
         match &self.blocks {
-            Some((_, spans)) if !spans.is_empty() => Err(Error::parse(
-                code::SYNTAX,
-                "EMIT, ALLOW LATENESS and LATE ROWS INTO belong to queries",
-            )
-            .at(spans[0])),
+            Some((_, spans)) if !spans.is_empty() => {
+                Err(Error::parse(code::SYNTAX, "EMIT, ALLOW LATENESS and LATE ROWS INTO belong to queries")
+                    .at(spans[0]))
+            }
             _ => Ok(()),
         }
     }
@@ -588,7 +619,8 @@ impl StatementParser<'_> {
 
     /// Goes behind these words if they come next.
     pub(super) fn take(&mut self, words: &[&str]) -> bool {
-        let is_there = self.tokens.get(self.parser.index()..).is_some_and(|rest| starts_with_words(rest, words));
+        let is_there =
+            self.tokens.get(self.parser.index()..).is_some_and(|rest| starts_with_words(rest, words));
         if is_there {
             for _ in words {
                 self.parser.advance_token();
@@ -636,7 +668,8 @@ impl StatementParser<'_> {
     }
 
     fn text_between(&self, first: TokenSpan, last: TokenSpan) -> String {
-        let index = |span: TokenSpan| self.lexed.tokens.partition_point(|token| token.span.start < span.start);
+        let index =
+            |span: TokenSpan| self.lexed.tokens.partition_point(|token| token.span.start < span.start);
         let start = self.lexed.bytes[index(first)].start;
         let end = self.lexed.bytes[index(last)].end;
         self.text[start..end].to_owned()

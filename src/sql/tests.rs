@@ -127,7 +127,8 @@ fn texts_are_as_written() {
 
 #[test]
 fn blocks_with_clauses_are_wrapped_and_numbered() {
-    let query = parse_query("SELECT * FROM (SELECT k FROM t LATE ROWS INTO l) AS s EMIT CHANGES").expect("it parses");
+    let query =
+        parse_query("SELECT * FROM (SELECT k FROM t LATE ROWS INTO l) AS s EMIT CHANGES").expect("it parses");
     assert_eq!(
         query.query.to_string(),
         "SELECT * FROM (SELECT * FROM (SELECT * FROM (SELECT k FROM t) AS \"__block_0\") AS s) AS \"__block_1\""
@@ -164,7 +165,8 @@ fn table_arguments_come_apart() {
         ("TABLE (SELECT 1)", "SELECT 1", ""),
         ("(SELECT 1) PARTITION BY k", "SELECT 1", "k"),
     ] {
-        let args = arguments(&format!("SELECT * FROM SESSION({argument}, DESCRIPTOR(ts), GAP => INTERVAL '1' DAY)"));
+        let args =
+            arguments(&format!("SELECT * FROM SESSION({argument}, DESCRIPTOR(ts), GAP => INTERVAL '1' DAY)"));
         assert_eq!(args.len(), 3, "{argument}");
         let table = table_argument(&args[0]).unwrap_or_else(|| panic!("{argument} is a table argument"));
         let actual = match table.input {

@@ -82,7 +82,8 @@ fn is_clause(tokens: &[TokenWithSpan], index: usize) -> bool {
             is_emit(&rest[1..])
         }
         Token::Word(word) if word.quote_style.is_none() => {
-            starts_with_words(rest, &["ALLOW", "LATENESS"]) || starts_with_words(rest, &["LATE", "ROWS", "INTO"])
+            starts_with_words(rest, &["ALLOW", "LATENESS"])
+                || starts_with_words(rest, &["LATE", "ROWS", "INTO"])
         }
         _ => false,
     };
@@ -99,7 +100,8 @@ fn is_emit(rest: &[TokenWithSpan]) -> bool {
     match rest.first().map(|token| &token.token) {
         Some(Token::Word(word)) if word.quote_style.is_none() => {
             let is_join = word.keyword == Keyword::ON && !starts_with_words(&rest[1..], &["WINDOW"]);
-            let is_known = ["CHANGES", "COMPLETE", "EARLY", "ON"].iter().any(|w| word.value.eq_ignore_ascii_case(w));
+            let is_known =
+                ["CHANGES", "COMPLETE", "EARLY", "ON"].iter().any(|w| word.value.eq_ignore_ascii_case(w));
             let is_attempt = matches!(word.keyword, Keyword::NoKeyword | Keyword::CHANGE | Keyword::FINAL);
             (is_known && !is_join) || is_attempt
         }
@@ -109,7 +111,9 @@ fn is_emit(rest: &[TokenWithSpan]) -> bool {
 
 fn can_end_block(token: &Token) -> bool {
     match token {
-        Token::RParen | Token::RBracket | Token::Mul | Token::Number(..) | Token::SingleQuotedString(_) => true,
+        Token::RParen | Token::RBracket | Token::Mul | Token::Number(..) | Token::SingleQuotedString(_) => {
+            true
+        }
         Token::Word(word) if word.quote_style.is_some() => true,
         Token::Word(word) => !matches!(
             word.keyword,

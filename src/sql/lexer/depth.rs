@@ -62,9 +62,7 @@ pub(in crate::sql) fn check(tokens: &[TokenWithSpan]) -> Result<usize, Error> {
 
 /// The levels that the bracket at `index` counts for.
 fn weight(tokens: &[TokenWithSpan], index: usize) -> usize {
-    let starts_query = |token: &TokenWithSpan| {
-        matches!(&token.token, Token::Word(w) if matches!(w.keyword, Keyword::SELECT | Keyword::WITH))
-    };
+    let starts_query = |token: &TokenWithSpan| matches!(&token.token, Token::Word(w) if matches!(w.keyword, Keyword::SELECT | Keyword::WITH));
     let follows_word = || {
         let previous = index.checked_sub(1).and_then(|previous| tokens.get(previous));
         previous.is_some_and(|previous| match &previous.token {

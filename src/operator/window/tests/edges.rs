@@ -149,7 +149,7 @@ fn hop_over_many_slices_drops_its_state() {
 fn only_what_needs_arrival_order_has_its_own_windows() {
     let kind = WindowKind::Hop { slide_us: MS, size_us: 8 * MS };
     let mut sum = call(sum_udaf(), "s");
-    sum.order_sensitive = true;
+    sum.inexact = true;
     for (call, parts) in [(sum, 1), (super::ordered_calls().remove(1), 8)] {
         let mut operator = operator(&node(assign(kind, 0), vec![], vec![call]));
         operator.process_batch(stream_batch(&at(&[3]), &[0]), &mut Output::default()).unwrap();
@@ -240,7 +240,8 @@ fn attached_windows_close_by_their_end() {
     let rows = attached(&[(0, 20, "a"), (10, 20, "a"), (0, 10, "b"), (0, 20, "a"), (0, 10, "c")]);
     let schema = rows.schema();
     let count = call_over(&schema, count_udaf(), lit(1i64), "c").build().unwrap();
-    let count = AggregateCall { function: Arc::new(count), filter: None, order_sensitive: false, inexact: false };
+    let count =
+        AggregateCall { function: Arc::new(count), filter: None, order_sensitive: false, inexact: false };
     let node = node(source, vec![Arc::new(Column::new("k", 2))], vec![count]);
     let plan = plan_node(Operation::WindowAggregate(Box::new(node.clone())), output(&node, &schema));
     // The watermark before the last row has closed [0, 10), one unit less has not.
