@@ -74,10 +74,10 @@ impl TextSplit {
 
     /// Reads more bytes behind those that are not decoded yet.
     fn fill(&mut self) -> Result<(), Error> {
-        if let State::Unopened(_) = self.input {
-            if let State::Unopened(open) = std::mem::replace(&mut self.input, State::Read) {
-                self.input = State::Open(open()?);
-            }
+        if matches!(self.input, State::Unopened(_))
+            && let State::Unopened(open) = std::mem::replace(&mut self.input, State::Read)
+        {
+            self.input = State::Open(open()?);
         }
         let State::Open(input) = &mut self.input else { return Ok(()) };
         if self.start > 0 {
