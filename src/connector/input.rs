@@ -1,10 +1,10 @@
 //! Bytes to read: files and pipes, plain or compressed.
 
 use std::fs::File;
-use std::io::{self, Cursor, Read};
-use std::path::Path;
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use flate2::read::MultiGzDecoder;
 
@@ -71,6 +71,59 @@ impl<R: Read> Read for Counting<R> {
     }
 }
 
+/// A regular file that gives its descriptor back between reads when many files are open.
+struct Parked {
+    path: PathBuf,
+    offset: u64,
+    held: Option<Held>,
+}
+
+/// An open file that is counted.
+struct Held(File);
+
+/// Open files of this process that are read.
+static HELD: AtomicUsize = AtomicUsize::new(0);
+/// Files above this number are opened anew for each read.
+const MAX_HELD: usize = 128;
+
+impl Held {
+    fn new(file: File) -> Self {
+        HELD.fetch_add(1, Ordering::Relaxed);
+        Self(file)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        HELD.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Parked {
+    fn new(path: &Path, file: File) -> Self {
+        Self { path: path.to_owned(), offset: 0, held: Some(Held::new(file)) }
+    }
+}
+
+impl Read for Parked {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut held = match self.held.take() {
+            Some(held) => held,
+            None => {
+                let mut file = File::open(&self.path)?;
+                file.seek(SeekFrom::Start(self.offset))?;
+                Held::new(file)
+            }
+        };
+        let count = held.0.read(buffer)?;
+        self.offset += count as u64;
+        if HELD.load(Ordering::Relaxed) <= MAX_HELD {
+            self.held = Some(held);
+        }
+        Ok(count)
+    }
+}
+
 impl Input {
     /// Opens a file or pipe. Opening a pipe waits for its writer.
     ///
@@ -91,7 +144,7 @@ impl Input {
             file.read_to_end(&mut content).map_err(failed)?;
             return Self::new(name, Cursor::new(content), false, compression);
         }
-        Self::new(name, file, false, compression)
+        Self::new(name, Parked::new(path, file), false, compression)
     }
 
     /// Reads from what is open already.
@@ -207,4 +260,31 @@ pub(crate) fn unreadable(name: &str, error: &io::Error) -> Error {
         .hint("Copy or download the file again.");
     }
     Error::run(code::UNREADABLE, format!("can't read \"{name}\": {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_large_files_hold_few_descriptors() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("large");
+        let content: Vec<u8> = (0..SMALL_FILE as usize + 10_000).map(|index| (index % 251) as u8).collect();
+        std::fs::write(&path, &content).unwrap();
+        let open = || Input::open(&path, "large", Compression::None).unwrap();
+        let mut inputs: Vec<_> = (0..MAX_HELD + 50).map(|_| (open(), Vec::new())).collect();
+        let mut buffer = vec![0; 200_000];
+        for _ in 0..4 {
+            for (input, read) in &mut inputs {
+                let count = input.read(&mut buffer).unwrap();
+                read.extend_from_slice(&buffer[..count]);
+            }
+            assert!(HELD.load(Ordering::Relaxed) <= MAX_HELD + 20);
+        }
+        for (input, read) in &inputs {
+            assert_eq!(input.bytes_read(), content.len() as u64);
+            assert!(*read == content);
+        }
+    }
 }

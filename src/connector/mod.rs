@@ -3,6 +3,7 @@
 //! Invariant: nothing here knows operators or plans. A reader blocks; it runs on a thread of its own.
 
 mod assembly;
+mod datagen;
 mod filesystem;
 pub mod format;
 mod input;
@@ -25,6 +26,7 @@ use crate::catalog::{ConnectorCatalog, Options, Table, TableFacts};
 use crate::error::{Error, code, did_you_mean};
 use crate::stream::StreamBatch;
 
+pub use datagen::Datagen;
 pub use filesystem::Filesystem;
 pub use memory::Memory;
 pub use print::{Blackhole, Print};
@@ -206,6 +208,7 @@ impl Connectors {
         connectors.add(Arc::new(Print));
         connectors.add(Arc::new(Blackhole));
         connectors.add(Arc::new(Memory::new()));
+        connectors.add(Arc::new(Datagen));
         connectors
     }
 

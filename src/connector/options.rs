@@ -1,6 +1,6 @@
 //! The options of `WITH (…)` as typed values, each error with its place.
 
-use crate::catalog::{OptionEntry, Options};
+use crate::catalog::Options;
 use crate::error::{Code, Error, code, did_you_mean};
 
 /// Options that the planner judges; every connector knows them.
@@ -26,21 +26,10 @@ impl<'a> OptionReader<'a> {
     ///
     /// # Errors
     /// `C001` with the nearest known key.
-    pub(crate) fn new(whose: &str, options: &'a Options, known: &[&[&'static str]]) -> Result<Self, Error> {
-        Self::new_with(whose, options, known, |_| false)
-    }
-
-    /// The same, where `also` knows keys that are no fixed words.
-    pub(crate) fn new_with(
-        whose: &str,
-        options: &'a Options,
-        known: &[&[&'static str]],
-        also: impl Fn(&str) -> bool,
-    ) -> Result<Self, Error> {
+    pub(crate) fn new(whose: &str, options: &'a Options, known: &[&[&str]]) -> Result<Self, Error> {
         for entry in options.entries() {
             let key = entry.key.as_str();
-            let is_known =
-                PLANNER.contains(&key) || known.iter().any(|keys| keys.contains(&key)) || also(key);
+            let is_known = PLANNER.contains(&key) || known.iter().any(|keys| keys.contains(&key));
             if is_known {
                 continue;
             }
@@ -168,11 +157,6 @@ impl<'a> OptionReader<'a> {
     /// An error at the value of `key`.
     pub(crate) fn at_value(&self, key: &str, code: Code, message: String) -> Error {
         Error::plan(code, message).at(self.options.entry(key).and_then(|entry| entry.value_span))
-    }
-
-    /// All entries.
-    pub(crate) fn entries(&self) -> &'a [OptionEntry] {
-        self.options.entries()
     }
 }
 

@@ -131,3 +131,51 @@ impl Sink for Forget {
 
     fn abort(&mut self) {}
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use arrow::array::{ArrayRef, Int32Array, StringArray, TimestampMillisecondArray};
+    use arrow::record_batch::RecordBatch;
+
+    use super::*;
+    use crate::connector::testing::table;
+    use crate::stream::RowKinds;
+
+    #[test]
+    fn lines_with_row_kinds() {
+        let columns: Vec<(&str, ArrayRef)> = vec![
+            ("v", Arc::new(Int32Array::from(vec![Some(1), None]))),
+            ("s", Arc::new(StringArray::from(vec!["a", "b"]))),
+            ("ts", Arc::new(TimestampMillisecondArray::from(vec![0, 10_500]))),
+        ];
+        let mut batch = StreamBatch::inserts(RecordBatch::try_from_iter(columns).unwrap(), Instant::now());
+        let write = |prefix: &str, batch: &StreamBatch| {
+            let mut out = Vec::new();
+            PrintLines { prefix: prefix.to_owned() }.write(batch, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(
+            write("", &batch),
+            "+I[1, a, 1970-01-01T00:00:00.000]\n+I[NULL, b, 1970-01-01T00:00:10.500]\n"
+        );
+        batch.kinds = Some(RowKinds::new(vec![RowKind::UpdateBefore, RowKind::Delete]));
+        assert_eq!(
+            write("x> ", &batch),
+            "x> -U[1, a, 1970-01-01T00:00:00.000]\nx> -D[NULL, b, 1970-01-01T00:00:10.500]\n"
+        );
+    }
+
+    #[test]
+    fn options_and_directions() {
+        let t = table(&[], &[("print-identifier", "x")]);
+        assert!(Print.check(&t).unwrap().takes_changelog);
+        assert_eq!(Blackhole.check(&t).unwrap_err().code(), "C001");
+        let t = table(&[], &[]);
+        assert!(Blackhole.check(&t).unwrap().takes_changelog);
+        let request = crate::connector::testing::request(&t);
+        assert_eq!(Print.source(&t, &request).err().unwrap().code(), "P003");
+    }
+}

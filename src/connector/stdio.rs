@@ -1,6 +1,7 @@
 //! The connectors `stdin` and `stdout`: text through the process's own pipes.
 
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::datatypes::{DataType, SchemaRef};
 
@@ -117,11 +118,20 @@ struct StdinSource {
     request: ReadRequest,
 }
 
+/// A second reader would get what the first one left, or nothing, and not say so.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
 impl Source for StdinSource {
     fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Error> {
         let Some(text) = &self.settings.format.text else { return Ok(Vec::new()) };
         let compression = self.settings.compression;
-        let open = move || Input::new("standard input", io::stdin(), true, compression);
+        let open = move || {
+            if TAKEN.swap(true, Ordering::Relaxed) {
+                return Err(Error::run(code::UNREADABLE, "standard input is read already")
+                    .hint("Read it once, in one query; a statement set can write several tables from it."));
+            }
+            Input::new("standard input", io::stdin(), true, compression)
+        };
         let facts = SplitFacts { path: "standard input".to_owned(), ..SplitFacts::default() };
         let split =
             TextSplit::new(facts, Box::new(open), text, &self.settings.format, &self.columns, &self.request)?;
@@ -228,4 +238,25 @@ pub(super) fn write_stdout(buffer: &mut Vec<u8>) -> Result<(), Error> {
     let result = out.write_all(buffer).and_then(|()| out.flush());
     buffer.clear();
     result.map_err(|error| super::filesystem::unwritable("standard output", &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connector::testing::table;
+
+    #[test]
+    fn what_the_pipes_can_do() {
+        let columns = [("v", DataType::Int32)];
+        let facts = Stdin.check(&table(&columns, &[("format", "json")])).unwrap();
+        assert!(facts.is_source && !facts.is_sink && facts.bounded);
+        let facts = Stdin.check(&table(&columns, &[("format", "csv"), ("bounded", "false")])).unwrap();
+        assert!(!facts.bounded);
+        assert_eq!(Stdin.check(&table(&columns, &[])).unwrap_err().code(), "C003");
+        assert_eq!(Stdin.check(&table(&columns, &[("format", "parquet")])).unwrap_err().code(), "C002");
+        assert!(!Stdout.check(&table(&columns, &[])).unwrap().takes_changelog);
+        let facts = Stdout.check(&table(&columns, &[("format", "changelog-json")])).unwrap();
+        assert!(facts.takes_changelog && facts.is_sink && !facts.is_source);
+        assert_eq!(Stdout.check(&table(&columns, &[("formt", "json")])).unwrap_err().code(), "C001");
+    }
 }

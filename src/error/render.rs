@@ -19,7 +19,8 @@ pub(super) fn render(error: &Error) -> String {
 fn snippet(out: &mut String, span: Span, source: &SourceText) {
     let Place { line, column } = span.start;
     let _ = write!(out, "\n --> {}:{line}:{column}", source.name);
-    let Some(text) = usize::try_from(line).ok().and_then(|n| source.text.lines().nth(n.checked_sub(1)?)) else {
+    let Some(text) = usize::try_from(line).ok().and_then(|n| source.text.lines().nth(n.checked_sub(1)?))
+    else {
         return;
     };
     let number = line.to_string();

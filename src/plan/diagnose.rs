@@ -79,7 +79,7 @@ fn ambiguous(name: &str) -> Error {
 
 /// Adds the nearest of `names`, or all of them if they are few.
 pub(super) fn with_names(error: Error, word: &str, names: &[&str]) -> Error {
-    if let Some(near) = did_you_mean(word, names.iter().copied()) {
+    if let Some(near) = near(word, names.iter().copied()) {
         return error.hint(format!("Use \"{near}\"."));
     }
     let names: Vec<_> =
@@ -88,6 +88,15 @@ pub(super) fn with_names(error: Error, word: &str, names: &[&str]) -> Error {
         return error;
     }
     error.hint(format!("Use one of {}.", names.join(", ")))
+}
+
+/// The nearest of `known`, if `word` is long enough to be near anything but by chance.
+pub(super) fn near<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let mut known = known;
+    if word.chars().count() < 3 {
+        return known.find(|name| name.eq_ignore_ascii_case(word));
+    }
+    did_you_mean(word, known.filter(|name| name.chars().count() >= 3))
 }
 
 /// Names that the planner made; a person never wrote them.
@@ -115,6 +124,13 @@ fn from_text(kind: Kind, text: &str) -> Error {
         let name = text.rsplit(' ').next().unwrap_or_default().trim_matches(['"', '\'', '.']);
         return ambiguous(name.rsplit('.').next().unwrap_or(name));
     }
+    if let Some(call) = between(&text, "given name and argument types '", "'") {
+        let call = with_sql_types(call);
+        let (name, arguments) = call.split_once('(').unwrap_or((&call, ")"));
+        return Error::plan(code::TYPE_MISMATCH, format!("no function \"{name}\" takes ({arguments}"))
+            .hint("Convert the arguments with CAST(… AS …).");
+    }
+    let text = with_sql_types(&text);
     let is_type =
         ["Cannot coerce", "Cannot infer common", "No function matches", "coercion", "Unsupported CAST"]
             .iter()
@@ -165,6 +181,45 @@ fn lower_first(text: &str) -> String {
 fn between<'a>(text: &'a str, start: &str, end: &str) -> Option<&'a str> {
     let rest = &text[text.find(start)? + start.len()..];
     rest.find(end).map(|length| &rest[..length])
+}
+
+/// The text with SQL's names of types in place of Arrow's.
+fn with_sql_types(text: &str) -> String {
+    const NAMES: [(&str, &str); 15] = [
+        ("Utf8", "STRING"),
+        ("Utf8View", "STRING"),
+        ("LargeUtf8", "STRING"),
+        ("Int8", "TINYINT"),
+        ("Int16", "SMALLINT"),
+        ("Int32", "INT"),
+        ("Int64", "BIGINT"),
+        ("Float32", "FLOAT"),
+        ("Float64", "DOUBLE"),
+        ("Boolean", "BOOLEAN"),
+        ("Decimal128", "DECIMAL"),
+        ("Date32", "DATE"),
+        ("Binary", "BYTES"),
+        ("List", "ARRAY"),
+        ("Struct", "ROW"),
+    ];
+    let text = text
+        .replace("Timestamp(ms)", "TIMESTAMP(3)")
+        .replace("Timestamp(µs)", "TIMESTAMP(6)")
+        .replace("Timestamp(ns)", "TIMESTAMP(9)");
+    let mut out = String::with_capacity(text.len());
+    let mut word = String::new();
+    for c in text.chars().chain([' ']) {
+        if c.is_alphanumeric() {
+            word.push(c);
+            continue;
+        }
+        let name = NAMES.iter().find(|(arrow, _)| *arrow == word).map_or(word.as_str(), |(_, sql)| sql);
+        out.push_str(name);
+        word.clear();
+        out.push(c);
+    }
+    out.truncate(out.trim_end().len());
+    out
 }
 
 fn unqualified(name: &str) -> &str {

@@ -22,6 +22,8 @@ mod lower;
 mod places;
 mod rewrite;
 mod stream_plan;
+#[cfg(test)]
+mod tests;
 mod text;
 mod window;
 mod window_text;
@@ -194,9 +196,10 @@ impl Planner {
     pub fn plan_query(&self, query: &sql::Query, catalog: &Catalog) -> Result<StreamPlan, Error> {
         let session = self.session(catalog);
         on_large_stack(|| {
-            let plan = bind::bind_query(&session, query)?;
-            let plan = optimize(&session, plan)?;
-            lower::lower(&session, vec![(plan, Target::Result, Places::of(&query.query))])
+            let places = Places::of(&query.query);
+            let bound = bind::bind_query(&session, query).and_then(|plan| optimize(&session, plan));
+            let plan = bound.map_err(|error| places.locate(error))?;
+            lower::lower(&session, vec![(plan, Target::Result, places)])
         })
     }
 
@@ -235,10 +238,11 @@ impl Planner {
         on_large_stack(|| {
             let mut queries = Vec::with_capacity(inserts.len());
             for insert in inserts {
-                let (plan, table) = bind::bind_insert(&session, insert)?;
-                let plan = optimize(&session, plan)?;
-                let target = Target::Table(table, diagnose::span_of_name(&insert.table));
-                queries.push((plan, target, Places::of(&insert.query.query)));
+                let places = Places::of(&insert.query.query);
+                let bound = bind::bind_insert(&session, insert)
+                    .and_then(|(plan, table)| Ok((optimize(&session, plan)?, table)));
+                let (plan, table) = bound.map_err(|error| places.locate(error))?;
+                queries.push((plan, Target::Table(table, diagnose::span_of_name(&insert.table)), places));
             }
             lower::lower(&session, queries)
         })
@@ -286,10 +290,12 @@ impl Planner {
         on_large_stack(|| {
             let name = bind::declared_name(&statement.name)?;
             let columns: Vec<String> = statement.columns.iter().map(|ident| ident.value.clone()).collect();
-            let plan = bind::bind_query(&session, &statement.query)?;
-            let plan = bind::rename_columns(plan, &columns)?;
-            let plan = optimize(&session, plan)?;
-            lower::lower(&session, vec![(plan, Target::Result, Places::of(&statement.query.query))])?;
+            let places = Places::of(&statement.query.query);
+            let bound = bind::bind_query(&session, &statement.query)
+                .and_then(|plan| bind::rename_columns(plan, &columns))
+                .and_then(|plan| optimize(&session, plan));
+            let plan = bound.map_err(|error| places.locate(error))?;
+            lower::lower(&session, vec![(plan, Target::Result, places)])?;
             Ok(View { name, sql: statement.query_text.clone(), columns, temporary: statement.temporary })
         })
     }

@@ -2,13 +2,13 @@
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{Expr, GroupByExpr, Query, Select, Spanned, TableFactor, Visit, Visitor};
+use sqlparser::ast::{Expr, GroupByExpr, ObjectName, Query, Select, Spanned, TableFactor, Visit, Visitor};
 
 use super::diagnose::from_sql_span;
-use crate::error::Span;
+use crate::error::{Error, Span};
 
 /// The first place of each clause; `None` where it stands in a view or nowhere.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Places {
     pub(super) join: Option<Span>,
     pub(super) over: Option<Span>,
@@ -18,6 +18,10 @@ pub(super) struct Places {
     pub(super) aggregate: Option<Span>,
     pub(super) order_by: Option<Span>,
     pub(super) limit: Option<Span>,
+    aggregates: usize,
+    orders: usize,
+    /// Functions and tables by their names as written.
+    names: Vec<(String, Span)>,
 }
 
 impl Places {
@@ -25,7 +29,32 @@ impl Places {
     pub(super) fn of(query: &Query) -> Self {
         let mut places = Self::default();
         let _ = query.visit(&mut places);
+        // Which of several is at fault is not known.
+        if places.aggregates > 1 {
+            places.aggregate = None;
+        }
+        if places.orders > 1 {
+            places.order_by = None;
+        }
         places
+    }
+
+    /// The error with the place of the function or table that it names, if it has none yet.
+    pub(super) fn locate(&self, error: Error) -> Error {
+        let name = error.message().split('"').nth(1).map(str::to_owned);
+        let place = name.and_then(|name| {
+            self.names.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name)).map(|(_, span)| *span)
+        });
+        error.at(place)
+    }
+}
+
+impl Places {
+    fn name(&mut self, name: &ObjectName) {
+        if let Some(span) = from_sql_span(name.span()) {
+            let text = name.to_string();
+            self.names.push((text.trim_matches(['`', '"']).to_owned(), span));
+        }
     }
 }
 
@@ -34,6 +63,7 @@ impl Visitor for Places {
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
         if let Some(order_by) = &query.order_by {
+            self.orders += 1;
             self.order_by = self.order_by.or_else(|| from_sql_span(order_by.span()));
         }
         if let Some(limit) = &query.limit_clause {
@@ -52,6 +82,7 @@ impl Visitor for Places {
             GroupByExpr::All(_) => None,
         };
         let items = || select.projection.first().and_then(|item| from_sql_span(item.span()));
+        self.aggregates += usize::from(keys.is_some());
         self.aggregate = self.aggregate.or(keys);
         if select.distinct.is_some() {
             self.distinct = self.distinct.or_else(items);
@@ -66,7 +97,15 @@ impl Visitor for Places {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
+        self.name(relation);
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        if let Expr::Function(call) = expr {
+            self.name(&call.name);
+        }
         match expr {
             Expr::Subquery(_) | Expr::InSubquery { .. } | Expr::Exists { .. } => {
                 self.subquery = self.subquery.or_else(|| from_sql_span(expr.span()));

@@ -3,13 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use arrow::datatypes::{DataType, TimeUnit};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{Column, ScalarValue};
 use datafusion_expr::Expr;
 use datafusion_physical_expr::expressions::{Column as PhysicalColumn, Literal};
 
-use super::ExprRef;
+use super::{ExprRef, sql_type_name};
 use super::window_text::duration;
 
 /// Longer expressions are cut: plans and errors are for people to read.
@@ -39,10 +40,34 @@ pub(super) fn physical(expr: &ExprRef) -> String {
         }
         None => Ok(Transformed::no(part)),
     });
-    cut(match shown {
+    let text = match shown {
         Ok(shown) => Sql(&shown.data).to_string(),
         Err(_) => Sql(expr).to_string(),
-    })
+    };
+    cut(with_sql_casts(&text))
+}
+
+/// `CAST(v AS BIGINT)`, which DataFusion shows with Arrow's name of the type.
+fn with_sql_casts(text: &str) -> String {
+    let mut text = text.to_owned();
+    for data_type in [
+        DataType::Int8,
+        DataType::Int16,
+        DataType::Int32,
+        DataType::Int64,
+        DataType::Float32,
+        DataType::Float64,
+        DataType::Utf8,
+        DataType::Boolean,
+        DataType::Date32,
+        DataType::Timestamp(TimeUnit::Millisecond, None),
+        DataType::Timestamp(TimeUnit::Microsecond, None),
+    ] {
+        for shown in [format!(" AS {data_type})"), format!(" AS {data_type:?})")] {
+            text = text.replace(&shown, &format!(" AS {})", sql_type_name(&data_type)));
+        }
+    }
+    text
 }
 
 struct Sql<'a>(&'a ExprRef);

@@ -111,6 +111,7 @@ pub struct ColumnDef {
 
 /// Where the values of a column come from.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "a table has few columns, and each is read once")]
 pub enum ColumnDefKind {
     /// `name type [NOT NULL]`.
     Physical {
@@ -162,7 +163,7 @@ pub enum SqlType {
     String,
     /// `CHAR(n)`.
     Char(u64),
-    /// `VARCHAR(n)`.
+    /// `VARCHAR(n)`; without n as long as it gets.
     Varchar(u64),
     /// `BYTES`, `BINARY(n)`, `VARBINARY(n)`.
     Bytes,

@@ -30,16 +30,7 @@ impl StatementParser<'_> {
         let options = if self.take(&["WITH"]) { self.options()? } else { Vec::new() };
         self.refuse_table_clauses()?;
         let Body { columns, watermark, primary_key } = body;
-        Ok(CreateTable {
-            name,
-            if_not_exists,
-            temporary,
-            columns,
-            watermark,
-            primary_key,
-            comment,
-            options,
-        })
+        Ok(CreateTable { name, if_not_exists, temporary, columns, watermark, primary_key, comment, options })
     }
 
     /// Clauses of other systems, each with the way out.
@@ -102,7 +93,9 @@ impl StatementParser<'_> {
             let next = &self.parser.peek_nth_token_ref(1).token;
             let is_key = matches!(next, Token::LParen) || super::lexer::is_word(next, "KEY");
             if self.peek_word(word) && is_key {
-                return Err(self.not_supported(word, "Use PRIMARY KEY (…) NOT ENFORCED for the key of a table."));
+                return Err(
+                    self.not_supported(word, "Use PRIMARY KEY (…) NOT ENFORCED for the key of a table.")
+                );
             }
         }
         let column = self.column(body)?;
@@ -212,6 +205,9 @@ impl StatementParser<'_> {
             let kind = ColumnDefKind::Computed { expr, text };
             return Ok(ColumnDef { name, kind, comment, span: self.span_since(start) });
         }
+        if self.peek_word("FOR") {
+            return Err(self.expected(&format!("the type of column \"{}\"", name.value)));
+        }
         if self.peek(&Token::Comma) || self.peek(&Token::RParen) {
             return Err(self
                 .expected(&format!("the type of column \"{}\"", name.value))
@@ -229,7 +225,8 @@ impl StatementParser<'_> {
             } else if self.take(&["NULL"]) {
                 // The default.
             } else if metadata.is_none() && self.take(&["METADATA"]) {
-                let from = if self.take(&["FROM"]) { Some(self.string("the metadata's name")?) } else { None };
+                let from =
+                    if self.take(&["FROM"]) { Some(self.string("the metadata's name")?) } else { None };
                 metadata = Some((from, self.take(&["VIRTUAL"])));
             } else if comment.is_none() && self.take(&["COMMENT"]) {
                 comment = Some(self.string("a comment")?);

@@ -49,10 +49,10 @@ impl StreamDialect {
                 self.fuel.set(left);
                 Ok(())
             }
-            None => Err(self.keep_fault(Error::parse(
-                code::TOO_COMPLEX,
-                "statement is too ambiguous to be parsed",
-            ))),
+            None => {
+                Err(self
+                    .keep_fault(Error::parse(code::TOO_COMPLEX, "statement is too ambiguous to be parsed")))
+            }
         }
     }
 }
@@ -244,9 +244,7 @@ impl StreamDialect {
         let expr = parser.parse_expr()?;
         parser.expect_keyword_is(Keyword::AS)?;
         let data_type = match types::parse_nested(parser) {
-            Some(sql_type) => {
-                types::to_data_type(&sql_type.map_err(|error| self.keep_fault(error))?)
-            }
+            Some(sql_type) => types::to_data_type(&sql_type.map_err(|error| self.keep_fault(error))?),
             None => parser.parse_data_type()?,
         };
         parser.expect_token(&Token::RParen)?;
@@ -261,10 +259,7 @@ fn is_block_marker(keyword: Keyword, parser: &Parser) -> bool {
 }
 
 fn is_query_start(token: &Token) -> bool {
-    matches!(
-        token,
-        Token::Word(Word { keyword: Keyword::SELECT | Keyword::WITH, quote_style: None, .. })
-    )
+    matches!(token, Token::Word(Word { keyword: Keyword::SELECT | Keyword::WITH, quote_style: None, .. }))
 }
 
 /// What comes next is an argument of a function, as far as the token before it can tell.

@@ -4,12 +4,13 @@ use std::fmt::{self, Display, Formatter, Write};
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    Expr, FunctionArguments, Ident, ObjectName, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut, WindowType,
+    Expr, FunctionArguments, Ident, ObjectName, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut,
+    WindowType,
 };
 
 use super::ast::{
-    BlockClauses, ColumnDef, ColumnDefKind, CreateTable, CreateView, Drop, Emit, Explain, Insert, Key, Query, Setting,
-    Show, SqlType, Statement, TableOption, WatermarkDef,
+    BlockClauses, ColumnDef, ColumnDefKind, CreateTable, CreateView, Drop, Emit, Explain, Insert, Key, Query,
+    Setting, Show, SqlType, Statement, TableOption, WatermarkDef,
 };
 use super::{TABLE, query};
 
@@ -196,7 +197,8 @@ impl Display for SqlType {
 impl Display for BlockClauses {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let mut clauses = Vec::new();
-        clauses.extend(self.allow_lateness.as_ref().map(|(interval, _)| format!("ALLOW LATENESS {interval}")));
+        clauses
+            .extend(self.allow_lateness.as_ref().map(|(interval, _)| format!("ALLOW LATENESS {interval}")));
         clauses.extend(self.late_rows_into.as_ref().map(|(name, _)| format!("LATE ROWS INTO {name}")));
         clauses.extend(self.emit.as_ref().map(|(emit, _)| emit.to_string()));
         f.write_str(&clauses.join(" "))
@@ -228,7 +230,8 @@ impl Display for Query {
         while let Some((before, after)) = rest.split_once(&start) {
             f.write_str(before)?;
             let (index, after) = after.split_once(MARK).ok_or(fmt::Error)?;
-            let clauses = index.parse().ok().and_then(|index: usize| self.blocks.get(index)).ok_or(fmt::Error)?;
+            let clauses =
+                index.parse().ok().and_then(|index: usize| self.blocks.get(index)).ok_or(fmt::Error)?;
             clauses.fmt(f)?;
             rest = after;
         }

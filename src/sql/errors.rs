@@ -11,6 +11,9 @@ use crate::error::{Error, Place, Span, code, did_you_mean};
 pub(super) const STATEMENTS: &str = "SELECT, WITH, INSERT INTO, CREATE TABLE, CREATE VIEW, DROP, EXPLAIN, \
      SET, RESET, SHOW, DESCRIBE, BEGIN STATEMENT SET";
 
+/// What is expected after a statement, and found where one breaks off.
+pub(super) const END: &str = "the end of the statement";
+
 /// Words that people mistype in the middle of a statement.
 const CLAUSE_WORDS: &[&str] = &[
     "ALLOW",
@@ -70,9 +73,43 @@ pub(super) fn expected(what: &str, tokens: &[TokenWithSpan], index: usize) -> Er
     if tokens.iter().skip(index).take(2).any(is_block_mark) {
         return misplaced(span_at(tokens, index));
     }
+    if let Some(error) = mistyped_before(tokens, index) {
+        return error;
+    }
     let error = Error::parse(code::SYNTAX, format!("expected {what}, found {}", found(tokens.get(index))))
         .at(span_at(tokens, index));
+    if what == END && tokens.get(index).is_some_and(|token| starts_statement(&token.token)) {
+        return error.hint("Put a semicolon between two statements.");
+    }
     with_hint(error, tokens, index)
+}
+
+/// A mistyped keyword is read as an alias, and the fault shows at the next token.
+fn mistyped_before(tokens: &[TokenWithSpan], index: usize) -> Option<Error> {
+    let at = index.checked_sub(1)?;
+    let word = tokens.get(at)?;
+    let suggestion = mistyped_keyword(word)?;
+    let before = &tokens.get(at.checked_sub(1)?)?.token;
+    let is_alias = match before {
+        Token::RParen | Token::RBracket | Token::Mul | Token::Number(..) | Token::SingleQuotedString(_) => {
+            true
+        }
+        Token::Word(_) => !is_reserved(before) && !is_opener(before),
+        // `WATERMRK FOR`.
+        Token::Comma | Token::LParen => {
+            tokens.get(index).is_some_and(|next| lexer::is_word(&next.token, "FOR"))
+        }
+        _ => false,
+    };
+    is_alias.then(|| {
+        Error::parse(code::SYNTAX, format!("unexpected \"{}\"", word.token))
+            .at(span_at(tokens, at))
+            .hint(format!("Write {suggestion} instead of {}.", word.token))
+    })
+}
+
+fn starts_statement(token: &Token) -> bool {
+    ["SELECT", "INSERT", "CREATE", "DROP", "EXPLAIN"].iter().any(|word| lexer::is_word(token, word))
 }
 
 /// `expected …, found …` at the parser's next token.
@@ -106,7 +143,7 @@ pub(super) fn span_at(tokens: &[TokenWithSpan], index: usize) -> Option<Span> {
 
 fn found(token: Option<&TokenWithSpan>) -> String {
     match token.map(|token| &token.token) {
-        None | Some(Token::EOF) => "the end of the statement".to_owned(),
+        None | Some(Token::EOF) => END.to_owned(),
         Some(Token::Word(word)) => format!("\"{}\"", word.value),
         Some(token @ Token::SingleQuotedString(_)) => token.to_string(),
         Some(token) => format!("\"{token}\""),
@@ -135,9 +172,9 @@ pub(super) fn translate(error: &ParserError, tokens: &[TokenWithSpan]) -> Error 
 /// Brackets, operators or queries that are nested deeper than we go.
 pub(super) fn too_deep(span: Option<Span>) -> Error {
     let message = format!("expression nested too deeply, allowed are {} levels", lexer::MAX_DEPTH);
-    Error::parse(code::TOO_COMPLEX, message)
-        .at(span)
-        .hint("Use fewer brackets and shorter chains of operators, or split the query with WITH or CREATE VIEW.")
+    Error::parse(code::TOO_COMPLEX, message).at(span).hint(
+        "Use fewer brackets and shorter chains of operators, or split the query with WITH or CREATE VIEW.",
+    )
 }
 
 /// Splits ` at Line: 1, Column: 24` off.
@@ -154,7 +191,7 @@ fn split_location(text: &str) -> (&str, Option<Location>) {
 fn in_our_words(what: &str) -> String {
     let what = what.trim();
     match what {
-        "end of statement" => "the end of the statement".to_owned(),
+        "end of statement" => END.to_owned(),
         "identifier" => "a name".to_owned(),
         "literal string" => "a string in single quotes".to_owned(),
         "SELECT, VALUES, or a subquery in the query body" => "a query".to_owned(),
@@ -176,10 +213,16 @@ fn lower_first(message: &str) -> String {
 
 /// Adds the way out that the tokens around the place suggest.
 fn with_hint(error: Error, tokens: &[TokenWithSpan], index: usize) -> Error {
-    // A mistyped keyword is read as a name or an alias, and the fault shows one or two tokens later.
-    for at in (index.saturating_sub(2)..=index).rev() {
-        if let Some(suggestion) = tokens.get(at).and_then(mistyped_keyword) {
-            return error.hint(format!("Write {suggestion} instead of {}.", tokens[at].token));
+    if let Some(suggestion) = tokens.get(index).and_then(mistyped_keyword) {
+        return error.hint(format!("Write {suggestion} instead of {}.", tokens[index].token));
+    }
+    for word in ["GROUP", "ORDER"] {
+        let is_there = tokens.get(index).is_some_and(|token| lexer::is_word(&token.token, word));
+        let is_by = tokens.get(index + 1).is_some_and(|token| lexer::is_word(&token.token, "BY"));
+        if is_there && !is_by {
+            return error.hint(format!(
+                "Write {word} BY, or put back-ticks around a name that is a keyword: `{word}`."
+            ));
         }
     }
     let previous = index.checked_sub(1).and_then(|at| tokens.get(at));
@@ -189,7 +232,9 @@ fn with_hint(error: Error, tokens: &[TokenWithSpan], index: usize) -> Error {
     {
         return error.hint(format!("Remove the comma before {}.", word.value));
     }
-    for token in [tokens.get(index), previous].into_iter().flatten() {
+    // After TABLE or SELECT something is missing; after another keyword it may be the keyword's fault.
+    let suspect = previous.filter(|token| !is_opener(&token.token));
+    for token in [tokens.get(index), suspect].into_iter().flatten() {
         if let Some(name) = keyword_as_name(token) {
             return error.hint(format!("Put back-ticks around a name that is a keyword: `{name}`."));
         }
@@ -222,16 +267,45 @@ pub(super) fn is_reserved(token: &Token) -> bool {
 /// Words that start or join clauses.
 pub(super) fn is_reserved_word(word: &str) -> bool {
     const RESERVED: &[&str] = &[
-        "AND", "AS", "BY", "CREATE", "CROSS", "DROP", "EXCEPT", "FROM", "FULL", "GROUP", "HAVING", "INNER", "INSERT",
-        "INTERSECT", "INTO", "JOIN", "LEFT", "LIMIT", "NATURAL", "NOT", "ON", "OR", "ORDER", "RIGHT", "SELECT", "SET",
-        "UNION", "USING", "VALUES", "WHERE", "WITH",
+        "AND",
+        "AS",
+        "BY",
+        "CREATE",
+        "CROSS",
+        "DROP",
+        "EXCEPT",
+        "FROM",
+        "FULL",
+        "GROUP",
+        "HAVING",
+        "INNER",
+        "INSERT",
+        "INTERSECT",
+        "INTO",
+        "JOIN",
+        "LEFT",
+        "LIMIT",
+        "NATURAL",
+        "NOT",
+        "ON",
+        "OR",
+        "ORDER",
+        "RIGHT",
+        "SELECT",
+        "SET",
+        "UNION",
+        "USING",
+        "VALUES",
+        "WHERE",
+        "WITH",
     ];
     RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(word))
 }
 
 /// A table whose name is missing: FROM or JOIN is followed by a word of the next clause.
 pub(super) fn missing_table(tokens: &[TokenWithSpan]) -> Option<Error> {
-    let before = |token: &Token| matches!(token, Token::Word(w) if matches!(w.keyword, Keyword::FROM | Keyword::JOIN));
+    let before =
+        |token: &Token| matches!(token, Token::Word(w) if matches!(w.keyword, Keyword::FROM | Keyword::JOIN));
     let at = tokens.windows(2).position(|pair| {
         before(&pair[0].token) && is_reserved(&pair[1].token) && !lexer::is_word(&pair[1].token, "NOT")
     })?;
@@ -246,6 +320,12 @@ fn keyword_as_name(token: &TokenWithSpan) -> Option<&str> {
     }
 }
 
+fn is_opener(token: &Token) -> bool {
+    let openers =
+        ["CASE", "GROUP", "LIMIT", "OFFSET", "ORDER", "SELECT", "SET", "TABLE", "TO", "VALUES", "VIEW"];
+    openers.iter().any(|word| lexer::is_word(token, word))
+}
+
 fn is_tempting(keyword: Keyword) -> bool {
     matches!(
         keyword,
@@ -254,13 +334,11 @@ fn is_tempting(keyword: Keyword) -> bool {
             | Keyword::DATE
             | Keyword::END
             | Keyword::EXISTS
-            | Keyword::GROUP
             | Keyword::INTERVAL
             | Keyword::LIMIT
             | Keyword::OFFSET
             | Keyword::ORDER
             | Keyword::PRIMARY
-            | Keyword::SELECT
             | Keyword::SET
             | Keyword::TABLE
             | Keyword::TIME

@@ -255,7 +255,10 @@ impl Literal {
     /// `'5' SECOND`.
     fn of_unit(&self, unit: Unit) -> Result<(String, Option<DateTimeField>), Error> {
         let amount = Amount::parse(&self.text, unit).ok_or_else(|| {
-            let hint = if self.text.contains(':') {
+            let fraction = self.text.split_once('.').map_or(0, |(_, fraction)| fraction.len());
+            let hint = if fraction > MAX_FRACTION_DIGITS {
+                format!("Write at most {MAX_FRACTION_DIGITS} digits after the point.")
+            } else if self.text.contains(':') {
                 "Say from which unit to which, such as INTERVAL '1:30' HOUR TO MINUTE.".to_owned()
             } else if unit.size().0 != 0 {
                 format!("Write a whole number, such as INTERVAL '2' {}.", unit.keyword())
@@ -293,7 +296,10 @@ impl Literal {
                 rest.split_once(separator).ok_or_else(|| self.misfit(first, last))?
             };
             let mut amount = Amount::parse(part.trim(), unit)
-                .filter(|amount| !part.trim().starts_with(['-', '+']) && (unit == Unit::Second || amount.fraction.is_empty()))
+                .filter(|amount| {
+                    !part.trim().starts_with(['-', '+'])
+                        && (unit == Unit::Second || amount.fraction.is_empty())
+                })
                 .ok_or_else(|| self.misfit(first, last))?;
             let limit = if unit == first { None } else { larger_limit(unit) };
             if limit.is_some_and(|limit| amount.whole >= limit) {
@@ -464,7 +470,9 @@ impl Amount {
         }
         let fraction = fraction.trim_end_matches('0');
         let has_fraction = !fraction.is_empty();
-        if has_fraction && (unit.size().0 != 0 || fraction.len() > MAX_FRACTION_DIGITS || unit == Unit::Nanosecond) {
+        if has_fraction
+            && (unit.size().0 != 0 || fraction.len() > MAX_FRACTION_DIGITS || unit == Unit::Nanosecond)
+        {
             return None;
         }
         let whole = if whole.is_empty() { 0 } else { whole.parse().ok()? };
@@ -509,7 +517,10 @@ impl Total {
 
 #[cfg(test)]
 mod tests {
+    use arrow::compute::kernels::cast_utils::parse_interval_month_day_nano;
+
     use super::super::parse_expr;
+    use super::*;
 
     fn canonical(sql: &str) -> String {
         match parse_expr(sql) {
@@ -548,6 +559,35 @@ mod tests {
         assert_eq!(canonical("INTERVAL '-1 02:00' DAY TO MINUTE"), "INTERVAL '-1 days -2 hours'");
         assert_eq!(canonical("- INTERVAL '1 day 2 hours'"), "INTERVAL '-1 days -2 hours'");
         assert_eq!(canonical("- INTERVAL '1 day -2 hours'"), "INTERVAL '-1 days 2 hours'");
+    }
+
+    /// What DataFusion makes of the literal: months, days, nanoseconds.
+    fn planned(sql: &str) -> (i32, i32, i64) {
+        let Ok(Expr::Interval(interval)) = parse_expr(sql) else { panic!("{sql} is no interval") };
+        let Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(value), .. }) = *interval.value
+        else {
+            panic!("the value is no string")
+        };
+        let text = interval.leading_field.map_or(value.clone(), |field| format!("{value} {field}"));
+        let planned = parse_interval_month_day_nano(&text).expect("DataFusion reads it");
+        (planned.months, planned.days, planned.nanoseconds)
+    }
+
+    #[test]
+    fn datafusion_reads_what_comes_out() {
+        const SECOND: i64 = 1_000_000_000;
+        assert_eq!(planned("INTERVAL '5' SECOND"), (0, 0, 5 * SECOND));
+        assert_eq!(planned("INTERVAL '0.001' SECOND"), (0, 0, SECOND / 1_000));
+        assert_eq!(planned("INTERVAL '-0.5' SECOND"), (0, 0, -SECOND / 2));
+        assert_eq!(planned("INTERVAL '2' QUARTER"), (6, 0, 0));
+        assert_eq!(planned("INTERVAL '3' WEEK"), (0, 21, 0));
+        assert_eq!(planned("INTERVAL '1 02:03:04' DAY TO SECOND"), (0, 1, 7_384 * SECOND));
+        assert_eq!(planned("- INTERVAL '1 02:03:04' DAY TO SECOND"), (0, -1, -7_384 * SECOND));
+        assert_eq!(planned("INTERVAL '-1:30' HOUR TO MINUTE"), (0, 0, -5_400 * SECOND));
+        assert_eq!(planned("INTERVAL '1-6' YEAR TO MONTH"), (18, 0, 0));
+        assert_eq!(planned("INTERVAL '0:00' HOUR TO MINUTE"), (0, 0, 0));
+        assert_eq!(planned("INTERVAL '1 day -2 hours 3 ms'"), (0, 1, -7_200 * SECOND + SECOND * 3 / 1_000));
+        assert_eq!(planned("INTERVAL '1 century 2 decades 1 quarter'"), (1_443, 0, 0));
     }
 
     #[test]

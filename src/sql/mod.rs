@@ -42,12 +42,15 @@
 //! `fractional_seconds_precision` are never set. `INTERVAL '5' SECOND` stays as it is;
 //! `INTERVAL '1 02:03:04' DAY TO SECOND` becomes `INTERVAL '1 days 2 hours 3 minutes 4 seconds'`
 //! without a field, every component with the sign. The value is always a single-quoted string.
-//! `- INTERVAL '1:30' HOUR TO MINUTE` is `INTERVAL '-1 hours -30 minutes'`, not a unary minus.
+//! `- INTERVAL '1:30' HOUR TO MINUTE` is `INTERVAL '-1 hours -30 minutes'` and `- INTERVAL '5' SECOND`
+//! is `INTERVAL '-5' SECOND`: the sign before a literal goes into it.
 //!
 //! **Types** in `CAST` are sqlparser's: `TIMESTAMP_LTZ(3)` is `DataType::Custom`, `ROW<a INT>` is
 //! `DataType::Struct`, `MAP<k, v>` is `DataType::Map`, `ARRAY<t>` is `DataType::Array`.
 //!
-//! **Long chains** of `AND` or of `OR` come out as balanced trees, so that their depth is small.
+//! **Long chains** of `AND`, of `OR`, of `UNION ALL` and of `+` between integers come out as balanced trees. Other
+//! trees have at most 400 levels, which is what a thread with a small stack can clone and drop; a
+//! deeper one is an error before it is built.
 //!
 //! Invariant: no name is resolved here and no type is checked; spans survive.
 
@@ -61,6 +64,7 @@ mod lexer;
 mod query;
 mod statement;
 mod types;
+mod unread;
 
 use sqlparser::ast::{Expr, FunctionArguments, Ident, ObjectName, WindowType};
 
@@ -106,7 +110,9 @@ pub fn parse_query(text: &str) -> Result<Query, Error> {
 /// # Errors
 /// As [`parse`], and for anything else than a single expression.
 pub fn parse_expr(text: &str) -> Result<Expr, Error> {
-    parse_one(text, "an expression", |parser| parser.read(|parser| parser.parse_expr()).map(query::finish_expr))
+    parse_one(text, "an expression", |parser| {
+        parser.read(|parser| parser.parse_expr()).map(query::finish_expr)
+    })
 }
 
 fn parse_one<T>(
@@ -119,16 +125,22 @@ fn parse_one<T>(
     match statements.as_slice() {
         [only] => statement::with_statement_parser(text, &lexed, &lexed.tokens[only.clone()], read),
         [] => Err(errors::expected(what, &[], 0)),
-        [_, second, ..] => Err(errors::expected("the end of the statement", &lexed.tokens, second.start)),
+        [_, second, ..] => Err(errors::expected(errors::END, &lexed.tokens, second.start)),
     }
 }
 
-/// The text ends with a semicolon outside of quotes and comments: a shell need not read on.
+/// The text ends with a semicolon outside of quotes, comments and statement sets: a shell need not
+/// read on.
 ///
-/// Statement sets count by their last semicolon too, so a shell sees one as complete after its
-/// first line; it may ask [`parse`], which then finds no END.
+/// ```
+/// use tidegate::sql::is_complete;
+/// assert!(is_complete("SELECT ';'; -- done"));
+/// assert!(!is_complete("SELECT ';"));
+/// assert!(!is_complete("BEGIN STATEMENT SET; INSERT INTO a SELECT 1;"));
+/// assert!(is_complete("BEGIN STATEMENT SET; INSERT INTO a SELECT 1; END;"));
+/// ```
 pub fn is_complete(text: &str) -> bool {
-    lexer::ending(text) == lexer::Ending::Complete
+    lexer::ending(text) == lexer::Ending::Complete && !statement::has_open_set(text)
 }
 
 /// A table argument of a function: `TABLE t`, a subquery, each with or without `PARTITION BY`.
@@ -179,3 +191,6 @@ pub fn table_argument(expr: &Expr) -> Option<TableArgument<'_>> {
 fn parts(name: &ObjectName) -> Vec<&Ident> {
     name.0.iter().filter_map(|part| part.as_ident()).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,8 +5,9 @@ use std::ops::ControlFlow;
 
 use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
-    self, BinaryOperator, Expr, FormatClause, GroupByExpr, Ident, SelectFlavor, SelectItem, SetExpr, TableAlias,
-    TableFactor, TableWithJoins, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    self, BinaryOperator, Expr, Fetch, FormatClause, GroupByExpr, Ident, LimitClause, SelectFlavor,
+    SelectItem, SetExpr, SetOperator, SetQuantifier, TableAlias, TableFactor, TableWithJoins, VisitMut,
+    VisitorMut, WildcardAdditionalOptions,
 };
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -16,9 +17,10 @@ use super::ast::{BlockClauses, Query, block_alias, block_of_alias};
 use super::dialect::StreamDialect;
 use super::errors;
 use super::lexer::is_word;
+use super::unread;
 use crate::error::{Error, Span, code};
 
-/// Chains of AND or OR longer than this become balanced trees.
+/// Chains of AND, OR or UNION ALL longer than this become balanced trees.
 const LONG_CHAIN: usize = 32;
 
 /// A query as sqlparser read it, with `FORMAT __block_N` where block N has its clauses.
@@ -51,6 +53,29 @@ struct Finisher {
 impl VisitorMut for Finisher {
     type Break = Error;
 
+    fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<Error> {
+        balance_unions(&mut query.body);
+        fetch_as_limit(query);
+        match unread::in_query(query) {
+            Some(error) => ControlFlow::Break(error),
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    fn pre_visit_select(&mut self, select: &mut ast::Select) -> ControlFlow<Error> {
+        match unread::in_select(select) {
+            Some(error) => ControlFlow::Break(error),
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+        match unread::in_table(factor) {
+            Some(error) => ControlFlow::Break(error),
+            None => ControlFlow::Continue(()),
+        }
+    }
+
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         balance(expr);
         ControlFlow::Continue(())
@@ -78,30 +103,35 @@ impl VisitorMut for Finisher {
                     self.seen[index] = true;
                     wrap(query, index);
                 }
-                _ => return ControlFlow::Break(unread("FORMAT", Some(errors::span(ident.span)))),
+                _ => return ControlFlow::Break(unread::clause("FORMAT", Some(errors::span(ident.span)))),
             },
-            Some(FormatClause::Null) => return ControlFlow::Break(unread("FORMAT", None)),
-        }
-        if !query.locks.is_empty() || query.for_clause.is_some() {
-            return ControlFlow::Break(unread("FOR UPDATE and the like", None));
+            Some(FormatClause::Null) => return ControlFlow::Break(unread::clause("FORMAT", None)),
         }
         ControlFlow::Continue(())
     }
 }
 
-fn unread(what: &str, span: Option<Span>) -> Error {
-    Error::parse(code::NOT_SUPPORTED, format!("{what} at the end of a query is not supported"))
-        .at(span)
-        .hint("Remove it.")
+/// `FETCH FIRST n ROWS ONLY` is `LIMIT n`, which DataFusion plans.
+fn fetch_as_limit(query: &mut ast::Query) {
+    let Some(Fetch { with_ties: false, percent: false, quantity }) = &query.fetch else { return };
+    let one = || Expr::value(ast::Value::Number("1".to_owned(), false));
+    let limit = Some(quantity.clone().unwrap_or_else(one));
+    query.limit_clause = match query.limit_clause.take() {
+        None => Some(LimitClause::LimitOffset { limit, offset: None, limit_by: Vec::new() }),
+        Some(LimitClause::LimitOffset { limit: None, offset, limit_by }) => {
+            Some(LimitClause::LimitOffset { limit, offset, limit_by })
+        }
+        other => {
+            query.limit_clause = other;
+            return;
+        }
+    };
+    query.fetch = None;
 }
 
 /// `<block>` → `SELECT * FROM (<block>) AS "__block_N"`.
 fn wrap(query: &mut ast::Query, index: usize) {
-    let outer = empty_query(SetExpr::Values(ast::Values {
-        explicit_row: false,
-        value_keyword: false,
-        rows: Vec::new(),
-    }));
+    let outer = empty_query(no_rows());
     let block = std::mem::replace(query, outer);
     let relation = TableFactor::Derived {
         lateral: false,
@@ -114,7 +144,7 @@ fn wrap(query: &mut ast::Query, index: usize) {
         }),
         sample: None,
     };
-    query.body = Box::new(SetExpr::Select(Box::new(select_all(relation))));
+    *query.body = SetExpr::Select(Box::new(select_all(relation)));
 }
 
 /// The block and its index, if the query is a wrapped block.
@@ -126,12 +156,12 @@ fn unwrap(query: &mut ast::Query) -> Option<(usize, ast::Query)> {
         return None;
     };
     let index = block_of_alias(&alias.name.value)?;
-    let empty = empty_query(SetExpr::Values(ast::Values {
-        explicit_row: false,
-        value_keyword: false,
-        rows: Vec::new(),
-    }));
-    Some((index, std::mem::replace(subquery.as_mut(), empty)))
+    Some((index, std::mem::replace(subquery.as_mut(), empty_query(no_rows()))))
+}
+
+/// A body that stands in for one that is taken.
+fn no_rows() -> SetExpr {
+    SetExpr::Values(ast::Values { explicit_row: false, value_keyword: false, rows: Vec::new() })
 }
 
 fn empty_query(body: SetExpr) -> ast::Query {
@@ -252,24 +282,73 @@ fn chain_length(mut expr: &Expr, op: &BinaryOperator) -> usize {
     length
 }
 
+/// Turns long chains of UNION ALL into balanced trees; what comes out is the same rows.
+fn balance_unions(body: &mut SetExpr) {
+    let mut length = 0;
+    let mut rest: &SetExpr = body;
+    while let SetExpr::SetOperation {
+        left, op: SetOperator::Union, set_quantifier: SetQuantifier::All, ..
+    } = rest
+    {
+        length += 1;
+        rest = left;
+    }
+    if length > LONG_CHAIN {
+        let mut operands = Vec::with_capacity(length + 1);
+        let mut rest = std::mem::replace(body, no_rows());
+        loop {
+            match rest {
+                SetExpr::SetOperation {
+                    left,
+                    op: SetOperator::Union,
+                    set_quantifier: SetQuantifier::All,
+                    right,
+                } => {
+                    operands.push(*right);
+                    rest = *left;
+                }
+                first => {
+                    operands.push(first);
+                    break;
+                }
+            }
+        }
+        operands.reverse();
+        operands.iter_mut().for_each(balance_unions);
+        *body = join_unions(operands);
+    } else if let SetExpr::SetOperation { left, right, .. } = body {
+        balance_unions(left);
+        balance_unions(right);
+    }
+}
+
+fn join_unions(mut operands: Vec<SetExpr>) -> SetExpr {
+    if operands.len() == 1 {
+        return operands.remove(0);
+    }
+    let right = operands.split_off(operands.len() / 2);
+    SetExpr::SetOperation {
+        op: SetOperator::Union,
+        set_quantifier: SetQuantifier::All,
+        left: Box::new(join_unions(operands)),
+        right: Box::new(join_unions(right)),
+    }
+}
+
 fn join(mut operands: Vec<Expr>, op: &BinaryOperator) -> Expr {
     if operands.len() == 1 {
         return operands.remove(0);
     }
     let right = operands.split_off(operands.len() / 2);
-    Expr::BinaryOp {
-        left: Box::new(join(operands, op)),
-        op: op.clone(),
-        right: Box::new(join(right, op)),
-    }
+    Expr::BinaryOp { left: Box::new(join(operands, op)), op: op.clone(), right: Box::new(join(right, op)) }
 }
 
 /// An error of sqlparser's as ours; where it gave up a named argument, the error in its value.
 pub(super) fn translate(error: &ParserError, tokens: &[TokenWithSpan]) -> Error {
     let translated = errors::translate(error, tokens);
-    let arrow = tokens
-        .iter()
-        .position(|token| token.token == Token::RArrow && translated.span() == Some(errors::span(token.span)));
+    let arrow = tokens.iter().position(|token| {
+        token.token == Token::RArrow && translated.span() == Some(errors::span(token.span))
+    });
     match arrow {
         Some(arrow) => error_of_argument(&tokens[arrow + 1..]).unwrap_or(translated),
         None => translated,

@@ -23,14 +23,52 @@ const STACK_BYTES: usize = 2 << 20;
 const STACK_BYTES_PER_BRACKET: usize = 256 << 10;
 /// First words of statements that other systems have and we don't.
 const NOT_OURS: &[&str] = &[
-    "ADD", "ALTER", "ANALYZE", "ATTACH", "CALL", "COMMIT", "COMPILE", "COPY", "DEALLOCATE", "DECLARE", "DELETE",
-    "DETACH", "EXPORT", "FLUSH", "GRANT", "INSTALL", "LOAD", "LOCK", "MERGE", "OPTIMIZE", "PREPARE", "REFRESH",
-    "REMOVE", "RENAME", "REPLACE", "REVOKE", "ROLLBACK", "SAVEPOINT", "START", "STOP", "TRUNCATE", "UNLOAD",
-    "UPDATE", "UPSERT", "USE", "VACUUM",
+    "ADD",
+    "ALTER",
+    "ANALYZE",
+    "ATTACH",
+    "CALL",
+    "COMMIT",
+    "COMPILE",
+    "COPY",
+    "DEALLOCATE",
+    "DECLARE",
+    "DELETE",
+    "DETACH",
+    "EXPORT",
+    "FLUSH",
+    "GRANT",
+    "INSTALL",
+    "LOAD",
+    "LOCK",
+    "MERGE",
+    "OPTIMIZE",
+    "PREPARE",
+    "REFRESH",
+    "REMOVE",
+    "RENAME",
+    "REPLACE",
+    "REVOKE",
+    "ROLLBACK",
+    "SAVEPOINT",
+    "START",
+    "STOP",
+    "TRUNCATE",
+    "UNLOAD",
+    "UPDATE",
+    "UPSERT",
+    "USE",
+    "VACUUM",
+];
+/// How a statement set starts.
+const SET_HEADS: &[&[&str]] = &[
+    &["BEGIN", "STATEMENT", "SET"],
+    &["EXECUTE", "STATEMENT", "SET", "BEGIN"],
+    &["STATEMENT", "SET", "BEGIN"],
 ];
 const FIRST_WORDS: &[&str] = &[
-    "BEGIN", "CREATE", "DESC", "DESCRIBE", "DROP", "EXECUTE", "EXPLAIN", "INSERT", "RESET", "SELECT", "SET", "SHOW",
-    "VALUES", "WITH",
+    "BEGIN", "CREATE", "DESC", "DESCRIBE", "DROP", "EXECUTE", "EXPLAIN", "INSERT", "RESET", "SELECT", "SET",
+    "SHOW", "VALUES", "WITH",
 ];
 
 /// The statements of a script.
@@ -43,6 +81,22 @@ pub(super) fn parse_script(text: &str) -> Result<Vec<SpannedStatement>, Error> {
         statements.push(script.statement(segment)?);
     }
     Ok(statements)
+}
+
+/// A statement set in `text` has no END yet.
+pub(super) fn has_open_set(text: &str) -> bool {
+    Lexed::new(text).is_ok_and(|lexed| {
+        let segments = lexed.statements();
+        Script { text, lexed: &lexed, segments, next: 0 }.has_open_set()
+    })
+}
+
+/// How many words come before what EXPLAIN explains; none without EXPLAIN.
+fn explain_words(tokens: &[TokenWithSpan]) -> usize {
+    [["EXPLAIN", "PLAN", "FOR"].as_slice(), &["EXPLAIN", "JSON"], &["EXPLAIN"]]
+        .iter()
+        .find(|words| starts_with_words(tokens, words))
+        .map_or(0, |words| words.len())
 }
 
 /// A script that is being read.
@@ -60,15 +114,27 @@ impl<'a> Script<'a> {
         segment
     }
 
+    /// Whether the last statement set is open.
+    fn has_open_set(&self) -> bool {
+        let mut is_open = false;
+        for segment in &self.segments {
+            let tokens = self.tokens(segment);
+            let set = &tokens[explain_words(tokens)..];
+            if SET_HEADS.iter().any(|head| starts_with_words(set, head)) {
+                is_open = true;
+            } else if starts_with_words(tokens, &["END"]) {
+                is_open = false;
+            }
+        }
+        is_open
+    }
+
     /// Reads the statement that starts at `segment`; one with BEGIN takes the segments up to END.
     fn statement(&mut self, segment: Range<usize>) -> Result<SpannedStatement, Error> {
         let tokens = self.tokens(&segment);
-        let (statement, end) = if starts_with_words(tokens, &["BEGIN", "STATEMENT", "SET"]) {
-            self.statement_set(segment.clone(), 3)?
-        } else if starts_with_words(tokens, &["EXECUTE", "STATEMENT", "SET", "BEGIN"]) {
-            self.statement_set(segment.clone(), 4)?
-        } else if starts_with_words(tokens, &["STATEMENT", "SET", "BEGIN"]) {
-            self.statement_set(segment.clone(), 3)?
+        let head = SET_HEADS.iter().find(|head| starts_with_words(tokens, head));
+        let (statement, end) = if let Some(head) = head {
+            self.statement_set(segment.clone(), head.len())?
         } else if starts_with_words(tokens, &["EXPLAIN"]) {
             self.explain(segment.clone())?
         } else {
@@ -89,17 +155,16 @@ impl<'a> Script<'a> {
 
     /// `EXPLAIN [PLAN FOR | JSON] statement`.
     fn explain(&mut self, segment: Range<usize>) -> Result<(Statement, usize), Error> {
-        let rest = &self.tokens(&segment)[1..];
-        let (skip, json) = if starts_with_words(rest, &["PLAN", "FOR"]) {
-            (2, false)
-        } else if starts_with_words(rest, &["JSON"]) {
-            (1, true)
-        } else {
-            (0, false)
-        };
-        let inner = segment.start + 1 + skip..segment.end;
+        let tokens = self.tokens(&segment);
+        let json = starts_with_words(tokens, &["EXPLAIN", "JSON"]);
+        let inner = segment.start + explain_words(tokens)..segment.end;
         if inner.is_empty() {
             return Err(errors::expected("a statement to explain", self.tokens(&segment), segment.len()));
+        }
+        if starts_with_words(self.tokens(&inner), &["ANALYZE"]) {
+            return Err(Error::parse(code::NOT_SUPPORTED, "EXPLAIN ANALYZE is not supported")
+                .at(span_of(&self.tokens(&segment)[..2]))
+                .hint("Use EXPLAIN or EXPLAIN JSON."));
         }
         if starts_with_words(self.tokens(&inner), &["EXPLAIN"]) {
             return Err(errors::expected("a query, INSERT INTO or a statement set", self.tokens(&inner), 0));
@@ -144,8 +209,7 @@ impl<'a> Script<'a> {
                     return Err(errors::expected("INSERT INTO or END", tokens, 0)
                         .hint("Put only INSERT INTO statements between BEGIN and END."));
                 }
-                let insert =
-                    with_statement_parser(self.text, self.lexed, tokens, |parser| parser.insert())?;
+                let insert = with_statement_parser(self.text, self.lexed, tokens, |parser| parser.insert())?;
                 let span = span_of(tokens).expect("not empty");
                 inserts.push(SpannedInsert { insert, span });
             }
@@ -249,7 +313,8 @@ impl StatementParser<'_> {
         if NOT_OURS.contains(&upper.as_str()) {
             return self.not_supported(&upper, format!("Use one of {STATEMENTS}."));
         }
-        let (error, span) = (Error::parse(code::SYNTAX, format!("\"{word}\" is not a statement")), self.span_here());
+        let (error, span) =
+            (Error::parse(code::SYNTAX, format!("\"{word}\" is not a statement")), self.span_here());
         if upper == "BEGIN" || upper == "EXECUTE" {
             return self
                 .expected("a statement")
@@ -279,10 +344,13 @@ impl StatementParser<'_> {
             Err(match self.tokens.get(self.parser.index()).map(|token| &token.token) {
                 Some(Token::Word(word)) => match did_you_mean(&word.value, known) {
                     Some(known) => error.hint(format!("Write {known} instead of {}.", word.value)),
-                    None => self.not_supported(
-                        &format!("CREATE {}", word.value.to_ascii_uppercase()),
-                        "Use CREATE TABLE or CREATE VIEW.",
-                    ),
+                    None => {
+                        let what = match word.value.to_ascii_uppercase().as_str() {
+                            "OR" => "CREATE OR REPLACE".to_owned(),
+                            other => format!("CREATE {other}"),
+                        };
+                        self.not_supported(&what, "Use CREATE TABLE or CREATE VIEW.")
+                    }
                 },
                 _ => error,
             })
@@ -331,15 +399,12 @@ impl StatementParser<'_> {
         if self.peek_word("PARTITION") {
             return Err(self.not_supported("PARTITION", "Select the partition's value as a column."));
         }
-        let is_query = matches!(
-            &self.parser.peek_nth_token_ref(1).token,
-            Token::LParen
-        ) || ["SELECT", "WITH", "VALUES", "TABLE"]
-            .iter()
-            .any(|word| is_word(&self.parser.peek_nth_token_ref(1).token, word))
-            && !matches!(self.parser.peek_nth_token_ref(2).token, Token::Comma | Token::RParen);
-        let columns =
-            if self.peek(&Token::LParen) && !is_query { self.column_list()? } else { Vec::new() };
+        let is_query = matches!(&self.parser.peek_nth_token_ref(1).token, Token::LParen)
+            || ["SELECT", "WITH", "VALUES", "TABLE"]
+                .iter()
+                .any(|word| is_word(&self.parser.peek_nth_token_ref(1).token, word))
+                && !matches!(self.parser.peek_nth_token_ref(2).token, Token::Comma | Token::RParen);
+        let columns = if self.peek(&Token::LParen) && !is_query { self.column_list()? } else { Vec::new() };
         let query = self.query()?;
         Ok(Insert { table, columns, query })
     }
@@ -433,21 +498,19 @@ impl StatementParser<'_> {
             Err(error) => return Err(self.query_error(start, Some(&error))),
         };
         let (blocks, spans) = self.blocks.take().unwrap_or_default();
-        query::finish(query, blocks, &spans)
+        query::finish(query, blocks, &spans).map_err(|error| error.at(span_of(&self.tokens[start..])))
     }
 
     fn query_error(&self, start: usize, error: Option<&ParserError>) -> Error {
         if let Some(fault) = self.dialect.take_fault() {
             return fault;
         }
-        if let Some(inner) = query::error_of_subquery(&self.tokens[start..]) {
+        let inner = query::error_of_subquery(&self.tokens[start..]);
+        if let Some(inner) = inner.or_else(|| errors::missing_table(&self.tokens[start..])) {
             return inner;
         }
         match error {
-            Some(error) => {
-                let missing = errors::missing_table(&self.tokens[start..]);
-                missing.unwrap_or_else(|| query::translate(error, self.tokens))
-            }
+            Some(error) => query::translate(error, self.tokens),
             None => self.end().expect_err("the query does not end with the statement"),
         }
     }
@@ -455,14 +518,13 @@ impl StatementParser<'_> {
     /// The statement ends here.
     fn end(&self) -> Result<(), Error> {
         if !self.at_end() {
-            return Err(self.expected("the end of the statement"));
+            return Err(self.expected(errors::END));
         }
         match &self.blocks {
-            Some((_, spans)) if !spans.is_empty() => Err(Error::parse(
-                code::SYNTAX,
-                "EMIT, ALLOW LATENESS and LATE ROWS INTO belong to queries",
-            )
-            .at(spans[0])),
+            Some((_, spans)) if !spans.is_empty() => {
+                Err(Error::parse(code::SYNTAX, "EMIT, ALLOW LATENESS and LATE ROWS INTO belong to queries")
+                    .at(spans[0]))
+            }
             _ => Ok(()),
         }
     }
@@ -555,7 +617,8 @@ impl StatementParser<'_> {
 
     /// Goes behind these words if they come next.
     pub(super) fn take(&mut self, words: &[&str]) -> bool {
-        let is_there = self.tokens.get(self.parser.index()..).is_some_and(|rest| starts_with_words(rest, words));
+        let is_there =
+            self.tokens.get(self.parser.index()..).is_some_and(|rest| starts_with_words(rest, words));
         if is_there {
             for _ in words {
                 self.parser.advance_token();
@@ -603,7 +666,8 @@ impl StatementParser<'_> {
     }
 
     fn text_between(&self, first: TokenSpan, last: TokenSpan) -> String {
-        let index = |span: TokenSpan| self.lexed.tokens.partition_point(|token| token.span.start < span.start);
+        let index =
+            |span: TokenSpan| self.lexed.tokens.partition_point(|token| token.span.start < span.start);
         let start = self.lexed.bytes[index(first)].start;
         let end = self.lexed.bytes[index(last)].end;
         self.text[start..end].to_owned()

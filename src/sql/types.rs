@@ -15,9 +15,31 @@ use crate::error::{Error, code, did_you_mean};
 
 /// The names of types, for hints.
 const NAMES: &[&str] = &[
-    "ARRAY", "BIGINT", "BINARY", "BOOLEAN", "BYTES", "CHAR", "DATE", "DECIMAL", "DOUBLE", "FLOAT", "INT",
-    "INTEGER", "MAP", "NUMERIC", "REAL", "ROW", "SMALLINT", "STRING", "STRUCT", "TIME", "TIMESTAMP",
-    "TIMESTAMP_LTZ", "TINYINT", "VARBINARY", "VARCHAR",
+    "ARRAY",
+    "BIGINT",
+    "BINARY",
+    "BOOLEAN",
+    "BYTES",
+    "CHAR",
+    "DATE",
+    "DECIMAL",
+    "DOUBLE",
+    "FLOAT",
+    "INT",
+    "INTEGER",
+    "MAP",
+    "NUMERIC",
+    "REAL",
+    "ROW",
+    "SMALLINT",
+    "STRING",
+    "STRUCT",
+    "TIME",
+    "TIMESTAMP",
+    "TIMESTAMP_LTZ",
+    "TINYINT",
+    "VARBINARY",
+    "VARCHAR",
 ];
 const MAX_PRECISION: u64 = 38;
 const MAX_LENGTH: u64 = 2_147_483_647;
@@ -214,8 +236,11 @@ impl TypeReader<'_, '_> {
             };
             self.parser.advance_token();
             if fields.iter().any(|(known, _)| *known == word.value) {
-                return Err(Error::parse(code::GIVEN_TWICE, format!("field \"{}\" is given twice", word.value))
-                    .at(errors::span(name.span)));
+                return Err(Error::parse(
+                    code::GIVEN_TWICE,
+                    format!("field \"{}\" is given twice", word.value),
+                )
+                .at(errors::span(name.span)));
             }
             fields.push((word.value.clone(), self.element()?));
             if matches!(self.parser.peek_token_ref().token, Token::SingleQuotedString(_)) {
@@ -369,19 +394,14 @@ pub(super) fn to_data_type(sql_type: &SqlType) -> DataType {
         SqlType::Bytes => DataType::Bytes(None),
         SqlType::Date => DataType::Date,
         SqlType::Time(precision) => DataType::Time(Some(u64::from(*precision)), TimezoneInfo::None),
-        SqlType::Timestamp(precision) => {
-            DataType::Timestamp(Some(u64::from(*precision)), TimezoneInfo::None)
+        SqlType::Timestamp(precision) => DataType::Timestamp(Some(u64::from(*precision)), TimezoneInfo::None),
+        SqlType::TimestampLtz(precision) => {
+            DataType::Custom(ObjectName::from(vec![Ident::new("TIMESTAMP_LTZ")]), vec![precision.to_string()])
         }
-        SqlType::TimestampLtz(precision) => DataType::Custom(
-            ObjectName::from(vec![Ident::new("TIMESTAMP_LTZ")]),
-            vec![precision.to_string()],
-        ),
         SqlType::Array(element) => {
             DataType::Array(ArrayElemTypeDef::AngleBracket(Box::new(to_data_type(element))))
         }
-        SqlType::Map(key, value) => {
-            DataType::Map(Box::new(to_data_type(key)), Box::new(to_data_type(value)))
-        }
+        SqlType::Map(key, value) => DataType::Map(Box::new(to_data_type(key)), Box::new(to_data_type(value))),
         SqlType::Row(fields) => DataType::Struct(
             fields
                 .iter()

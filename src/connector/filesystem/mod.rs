@@ -19,6 +19,10 @@ mod json_tests;
 mod listing;
 mod parquet_sink;
 mod parquet_split;
+#[cfg(test)]
+mod parquet_tests;
+#[cfg(test)]
+mod pipe_tests;
 mod placement;
 #[cfg(test)]
 mod sink_tests;

@@ -33,7 +33,7 @@ impl ParquetSink {
             )
             .hint("Use format 'json' or 'csv' for pipes."));
         }
-        let file = placement.file().try_clone().map_err(|error| unwritable(placement.shown(), &error))?;
+        let file = placement.file()?;
         let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
         let writer = ArrowWriter::try_new(file, schema.clone(), Some(properties))
             .map_err(|error| failed(placement.shown(), error))?;

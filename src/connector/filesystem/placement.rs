@@ -12,7 +12,6 @@ use crate::error::{Error, code};
 
 /// A file that is being written.
 pub(super) struct Placement {
-    file: File,
     kind: Target,
     /// What a person knows it by.
     shown: String,
@@ -20,9 +19,9 @@ pub(super) struct Placement {
 
 enum Target {
     /// A pipe or device: what is written is out.
-    Stream,
+    Stream(PathBuf),
     /// A hidden file that becomes `to`.
-    Pending { temporary: PathBuf, to: PathBuf, overwrite: bool, is_part: bool },
+    Pending { file: File, temporary: PathBuf, to: PathBuf, overwrite: bool, is_part: bool },
     /// Finished, or given up.
     Closed,
 }
@@ -39,7 +38,8 @@ impl Placement {
         let target = Path::new(path);
         let is_folder = match fs::metadata(target) {
             Ok(facts) if facts.is_dir() => true,
-            Ok(facts) if facts.is_file() => {
+            // What stands below /dev is somebody's standard output, also if that is a file.
+            Ok(facts) if facts.is_file() && !path.starts_with("/dev/") => {
                 if path.ends_with('/') || Kind::of_path(path).is_none() && !overwrite {
                     let reason = io::Error::from(io::ErrorKind::NotADirectory);
                     return Err(unwritable(path, &reason).hint(
@@ -52,8 +52,7 @@ impl Placement {
                 false
             }
             Ok(_) => {
-                let file = OpenOptions::new().write(true).open(target).map_err(failed)?;
-                return Ok(Self { file, kind: Target::Stream, shown: path.to_owned() });
+                return Ok(Self { kind: Target::Stream(target.to_path_buf()), shown: path.to_owned() });
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 path.ends_with('/') || Kind::of_path(path).is_none()
@@ -73,8 +72,8 @@ impl Placement {
         let temporary = folder.join(format!(".{name}.inprogress.{}.{number}", std::process::id()));
         let file = OpenOptions::new().write(true).create_new(true).open(&temporary).map_err(failed)?;
         let to = folder.join(name);
-        let kind = Target::Pending { temporary, to, overwrite, is_part: is_folder };
-        Ok(Self { file, kind, shown: path.to_owned() })
+        let kind = Target::Pending { file, temporary, to, overwrite, is_part: is_folder };
+        Ok(Self { kind, shown: path.to_owned() })
     }
 
     /// What a person knows the file by.
@@ -82,14 +81,22 @@ impl Placement {
         &self.shown
     }
 
-    /// The file.
-    pub(super) fn file(&self) -> &File {
-        &self.file
+    /// The file, to write to. Opening a pipe waits for its reader.
+    ///
+    /// # Errors
+    /// `F003` with the path and the system's reason.
+    pub(super) fn file(&self) -> Result<File, Error> {
+        match &self.kind {
+            Target::Stream(path) => OpenOptions::new().append(true).open(path),
+            Target::Pending { file, .. } => file.try_clone(),
+            Target::Closed => Err(io::Error::other("the file is closed")),
+        }
+        .map_err(|error| unwritable(&self.shown, &error))
     }
 
     /// Whether what is written is out at once.
     pub(super) fn is_stream(&self) -> bool {
-        matches!(self.kind, Target::Stream)
+        matches!(self.kind, Target::Stream(_))
     }
 
     /// Makes the file appear. `is_empty`: no row was written; then a folder gets no part.
@@ -97,14 +104,14 @@ impl Placement {
     /// # Errors
     /// `F003` with the path and the system's reason.
     pub(super) fn commit(&mut self, is_empty: bool) -> Result<(), Error> {
-        let Target::Pending { temporary, to, overwrite, is_part } = &self.kind else { return Ok(()) };
+        let Target::Pending { file, temporary, to, overwrite, is_part } = &self.kind else { return Ok(()) };
         let failed = |error: io::Error| unwritable(&self.shown, &error);
         if is_empty && *is_part {
             fs::remove_file(temporary).map_err(failed)?;
             self.kind = Target::Closed;
             return Ok(());
         }
-        self.file.sync_all().map_err(failed)?;
+        file.sync_all().map_err(failed)?;
         if *overwrite {
             fs::rename(temporary, to).map_err(failed)?;
         } else {

@@ -20,6 +20,7 @@ const BUFFER: usize = 256 << 10;
 pub(super) struct TextSink {
     placement: Placement,
     encoder: Encoder,
+    compression: Compression,
     out: Out,
     buffer: Vec<u8>,
     rows: u64,
@@ -27,6 +28,8 @@ pub(super) struct TextSink {
 
 /// The way to the file.
 enum Out {
+    /// A pipe whose reader may not be there yet: waiting for it must not keep the query from starting.
+    Unopened,
     Plain(File),
     Gzip(GzEncoder<File>),
     Zstd(zstd::stream::write::Encoder<'static, File>),
@@ -39,7 +42,7 @@ impl Out {
             Self::Plain(file) => file.write_all(bytes),
             Self::Gzip(encoder) => encoder.write_all(bytes),
             Self::Zstd(encoder) => encoder.write_all(bytes),
-            Self::Closed => Err(io::Error::other("the file is closed")),
+            Self::Unopened | Self::Closed => Err(io::Error::other("the file is closed")),
         }
     }
 
@@ -48,7 +51,7 @@ impl Out {
             Self::Plain(file) => file.flush(),
             Self::Gzip(encoder) => encoder.flush(),
             Self::Zstd(encoder) => encoder.flush(),
-            Self::Closed => Ok(()),
+            Self::Unopened | Self::Closed => Ok(()),
         }
     }
 
@@ -58,7 +61,7 @@ impl Out {
             Self::Plain(mut file) => file.flush(),
             Self::Gzip(encoder) => encoder.finish().map(drop),
             Self::Zstd(encoder) => encoder.finish().map(drop),
-            Self::Closed => Ok(()),
+            Self::Unopened | Self::Closed => Ok(()),
         }
     }
 }
@@ -70,20 +73,31 @@ impl TextSink {
         compression: Compression,
         schema: &Schema,
     ) -> Result<Self, Error> {
-        let failed = |error: io::Error| unwritable(placement.shown(), &error);
-        let file = placement.file().try_clone().map_err(failed)?;
-        let out = match compression {
+        let mut encoder = Encoder::new(format, schema)?;
+        let mut buffer = Vec::new();
+        encoder.start(&mut buffer);
+        let mut sink = Self { placement, encoder, compression, out: Out::Unopened, buffer, rows: 0 };
+        if !sink.placement.is_stream() {
+            sink.open()?;
+        }
+        Ok(sink)
+    }
+
+    fn open(&mut self) -> Result<(), Error> {
+        let file = self.placement.file()?;
+        let failed = |error: io::Error| unwritable(self.placement.shown(), &error);
+        self.out = match self.compression {
             Compression::Gzip => Out::Gzip(GzEncoder::new(file, flate2::Compression::default())),
             Compression::Zstd => Out::Zstd(zstd::stream::write::Encoder::new(file, 0).map_err(failed)?),
             Compression::None | Compression::Auto => Out::Plain(file),
         };
-        let mut encoder = Encoder::new(format, schema)?;
-        let mut buffer = Vec::new();
-        encoder.start(&mut buffer);
-        Ok(Self { placement, encoder, out, buffer, rows: 0 })
+        Ok(())
     }
 
     fn drain(&mut self) -> Result<(), Error> {
+        if matches!(self.out, Out::Unopened) {
+            self.open()?;
+        }
         let result = self.out.write_all(&self.buffer);
         self.buffer.clear();
         result.map_err(|error| unwritable(self.placement.shown(), &error))

@@ -156,3 +156,53 @@ fn push_field(out: &mut Vec<u8>, value: &[u8], is_text: bool, style: &CsvStyle, 
     }
     out.push(quote);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray, TimestampMillisecondArray};
+
+    use super::*;
+
+    fn text(columns: Vec<(&str, ArrayRef)>, style: CsvStyle) -> String {
+        let rows = RecordBatch::try_from_iter(columns).unwrap();
+        let mut writer = CsvWriter::new(&rows.schema(), style);
+        let mut out = Vec::new();
+        let batch = StreamBatch::inserts(rows, Instant::now());
+        writer.write(&batch, &mut out).unwrap();
+        writer.write(&batch.slice(0, 0), &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn quotes_where_they_are_needed() {
+        let texts = StringArray::from(vec![
+            Some("a,b"),
+            Some("\"q\""),
+            Some("two\nlines"),
+            Some("#x"),
+            Some(" y"),
+            None,
+        ]);
+        let columns: Vec<(&str, ArrayRef)> =
+            vec![("s,t", Arc::new(texts)), ("ts", Arc::new(TimestampMillisecondArray::from(vec![0; 6])))];
+        assert_eq!(
+            text(columns, CsvStyle::default()),
+            "\"s,t\",ts\n\"a,b\",1970-01-01 00:00:00.000\n\"\"\"q\"\"\",1970-01-01 00:00:00.000\n\
+             \"two\nlines\",1970-01-01 00:00:00.000\n\"#x\",1970-01-01 00:00:00.000\n\
+             \" y\",1970-01-01 00:00:00.000\n,1970-01-01 00:00:00.000\n"
+        );
+    }
+
+    #[test]
+    fn lines_are_never_empty() {
+        let column =
+            || -> Vec<(&str, ArrayRef)> { vec![("v", Arc::new(Int32Array::from(vec![None, Some(1)])))] };
+        let plain = CsvStyle { header: false, ..CsvStyle::default() };
+        assert_eq!(text(column(), plain.clone()), "\"\"\n1\n");
+        let literal = CsvStyle { null_literal: Some("1".to_owned()), ..plain };
+        assert_eq!(text(column(), literal), "1\n\"1\"\n");
+    }
+}

@@ -71,3 +71,63 @@ impl JsonLines {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use arrow::array::{
+        ArrayRef, BinaryArray, Date32Array, Decimal128Array, Float64Array, RecordBatch, StringArray,
+        TimestampMillisecondArray,
+    };
+
+    use super::*;
+    use crate::stream::RowKinds;
+
+    fn lines(columns: Vec<(&str, ArrayRef)>, style: JsonStyle, kinds: Option<Vec<RowKind>>) -> String {
+        let rows = RecordBatch::try_from_iter(columns).unwrap();
+        let mut writer = JsonLines::new(&rows.schema(), style);
+        let mut batch = StreamBatch::inserts(rows, Instant::now());
+        batch.kinds = kinds.map(RowKinds::new);
+        let mut out = Vec::new();
+        writer.write(&batch, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn the_contract_of_the_command_line() {
+        let decimals = Decimal128Array::from(vec![100]).with_precision_and_scale(6, 2).unwrap();
+        let instant = TimestampMillisecondArray::from(vec![1_709_596_810_000]).with_timezone("Europe/Berlin");
+        let columns: Vec<(&str, ArrayRef)> = vec![
+            ("z", Arc::new(TimestampMillisecondArray::from(vec![1_709_596_810_000]))),
+            ("a\"", Arc::new(instant)),
+            ("p", Arc::new(decimals)),
+            ("n", Arc::new(StringArray::from(vec![None::<&str>]))),
+            ("s", Arc::new(StringArray::from(vec!["\"\\\n\u{1}é😀/"]))),
+            ("f", Arc::new(Float64Array::from(vec![f64::NAN]))),
+            ("g", Arc::new(Float64Array::from(vec![1.0]))),
+            ("d", Arc::new(Date32Array::from(vec![-1]))),
+            ("b", Arc::new(BinaryArray::from(vec![&b"foo"[..]]))),
+        ];
+        assert_eq!(
+            lines(columns, JsonStyle::Rows, None),
+            concat!(
+                r#"{"z":"2024-03-05T00:00:10.000","a\"":"2024-03-05T00:00:10.000Z","p":1.00,"n":null,"#,
+                r#""s":"\"\\\n\u0001é😀/","f":"NaN","g":1.0,"d":"1969-12-31","b":"Zm9v"}"#,
+                "\n"
+            )
+        );
+    }
+
+    #[test]
+    fn changelogs() {
+        let columns =
+            || -> Vec<(&str, ArrayRef)> { vec![("k", Arc::new(StringArray::from(vec!["a", "b"])))] };
+        assert_eq!(
+            lines(columns(), JsonStyle::Changelog, Some(vec![RowKind::UpdateAfter, RowKind::Delete])),
+            "{\"op\":\"+U\",\"row\":{\"k\":\"a\"}}\n{\"op\":\"-D\",\"row\":{\"k\":\"b\"}}\n"
+        );
+        assert!(lines(columns(), JsonStyle::Changelog, None).starts_with("{\"op\":\"+I\""));
+    }
+}

@@ -20,6 +20,8 @@ mod json_write;
 mod number;
 pub(crate) mod options;
 mod raw;
+#[cfg(test)]
+mod round_trip_tests;
 mod rows;
 mod text;
 pub(crate) mod time_text;

@@ -7,7 +7,7 @@ use arrow::buffer::{NullBuffer, ScalarBuffer};
 use foldhash::fast::RandomState;
 
 use super::assigner::{Assigner, Ends, Kind};
-use crate::error::Error;
+use crate::error::{Error, code};
 use crate::plan::{AggregateCall, WindowAggregateNode, WindowSource};
 use crate::stream::{RunningWatermark, StreamBatch, event_times};
 
@@ -20,6 +20,9 @@ pub(super) struct PartKey {
     pub(super) end: i64,
     pub(super) start: i64,
 }
+
+/// Event times whose windows can be told apart: beyond them, bounds would overflow.
+const TIMES: std::ops::RangeInclusive<i64> = -(1 << 62)..=1 << 62;
 
 /// Where the rows of a batch go.
 #[derive(Debug, Default)]
@@ -96,7 +99,7 @@ impl Placer {
             WindowSource::Assign { time, .. } => {
                 let (times, nulls) = event_times(batch.rows.column(time))?;
                 let running = Running { values: batch.running.as_ref(), floor };
-                Ok(self.place_times(times, nulls.as_ref(), &running))
+                self.place_times(times, nulls.as_ref(), &running)
             }
             WindowSource::Attached { start, end, .. } => {
                 let (starts, no_start) = event_times(batch.rows.column(start))?;
@@ -113,7 +116,7 @@ impl Placer {
         times: ScalarBuffer<i64>,
         nulls: Option<&NullBuffer>,
         running: &Running<'_>,
-    ) -> Placement {
+    ) -> Result<Placement, Error> {
         let times = if self.assigner.has_zone() {
             times.iter().map(|time| self.assigner.local(*time)).collect::<Vec<_>>().into()
         } else {
@@ -121,7 +124,7 @@ impl Placer {
         };
         let may_share = !self.separate && nulls.is_none_or(|nulls| nulls.null_count() == 0);
         if let Some(key) = may_share.then(|| self.single_part(&times, running)).flatten() {
-            return Placement::all(key, times.len());
+            return Ok(Placement::all(key, times.len()));
         }
         let mut placing = Placing::default();
         let mut current = self.current(self.assigner.slice_start(0));
@@ -131,6 +134,9 @@ impl Placer {
                 continue;
             }
             if time < current.start || time >= current.end {
+                if !TIMES.contains(&time) {
+                    return Err(beyond(time));
+                }
                 current = self.current(self.assigner.slice_start(time));
             }
             let running = running.of(row);
@@ -154,7 +160,7 @@ impl Placer {
                 placing.put(row, PartKey { end: open, start: current.start });
             }
         }
-        placing.finish(times.len())
+        Ok(placing.finish(times.len()))
     }
 
     fn current(&self, start: i64) -> Current {
@@ -165,6 +171,9 @@ impl Placer {
     /// The part of all rows, if there is only one and none of its windows has closed.
     fn single_part(&self, times: &[i64], running: &Running<'_>) -> Option<PartKey> {
         let (low, high) = min_max(times)?;
+        if !TIMES.contains(&low) || !TIMES.contains(&high) {
+            return None;
+        }
         let current = self.current(self.assigner.slice_start(low));
         (high < current.end && running.last() < current.closes_us)
             .then_some(PartKey { end: current.end, start: current.start })
@@ -200,6 +209,15 @@ impl Placer {
         }
         placing.finish(starts.len())
     }
+}
+
+fn beyond(time: i64) -> Error {
+    let years = time / 31_556_952_000_000 + 1_970;
+    Error::run(
+        code::EVALUATION,
+        format!("event time in about the year {years} is beyond -144,000 to 148,000"),
+    )
+    .hint("Filter such rows, or check the unit of the timestamps: seconds, milliseconds, microseconds.")
 }
 
 /// Whether the aggregate must see the rows of a window in arrival order. Where the order only

@@ -59,11 +59,8 @@ impl Slices {
         ids: &mut Vec<usize>,
     ) -> Result<Option<Results>, Error> {
         let mut parts = Vec::new();
-        let mut at = from;
-        while at < to {
-            let level = at.trailing_zeros().min((to - at).ilog2());
-            parts.extend(self.block(recipe, at, level, ids)?);
-            at += 1 << level;
+        for (first, level) in cover(from, to) {
+            parts.extend(self.block(recipe, first, level, ids)?);
         }
         match parts.as_slice() {
             [] => Ok(None),
@@ -117,5 +114,42 @@ impl Slices {
     pub(super) fn size(&self) -> (usize, usize) {
         let sealed = self.slices.values().chain(self.blocks.values());
         sealed.fold((0, 0), |(groups, bytes), one| (groups + one.groups, bytes + one.size()))
+    }
+}
+
+/// The fewest blocks that make up `from..to`, ascending: first slice and log₂ of the length.
+fn cover(from: i64, to: i64) -> impl Iterator<Item = (i64, u32)> {
+    let mut at = from;
+    std::iter::from_fn(move || {
+        let left = to.checked_sub(at).filter(|left| *left > 0)?;
+        let block = (at, at.trailing_zeros().min(left.ilog2()));
+        at += 1 << block.1;
+        Some(block)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_few_blocks_that_touch() {
+        for from in -70..70 {
+            for length in [1, 2, 3, 60, 3_600] {
+                let mut at = from;
+                let mut blocks = 0;
+                for (first, level) in cover(from, from + length) {
+                    assert_eq!(first, at);
+                    assert_eq!(first % (1 << level), 0, "aligned, below 0 too");
+                    at += 1 << level;
+                    blocks += 1;
+                }
+                assert_eq!(at, from + length);
+                assert!(blocks <= 2 * (length.ilog2() + 1), "{blocks} blocks for {length} slices");
+            }
+        }
+        assert_eq!(cover(5, 5).count(), 0);
+        assert_eq!(cover(0, 8).collect::<Vec<_>>(), [(0, 3)]);
+        assert_eq!(cover(-3, 2).collect::<Vec<_>>(), [(-3, 0), (-2, 1), (0, 1)]);
     }
 }

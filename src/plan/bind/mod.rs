@@ -4,6 +4,7 @@
 
 mod expression;
 mod insert;
+mod labels;
 mod names;
 mod options;
 mod provider;
@@ -22,7 +23,7 @@ use sqlparser::ast::{Ident, Statement, VisitMut};
 
 use self::names::{Collector, Names, Resolver};
 use self::provider::Provider;
-use super::diagnose::{from_datafusion, from_sql_span, with_names};
+use super::diagnose::{from_datafusion, from_sql_span, near, with_names};
 use super::function::FunctionRegistry;
 use super::window;
 use crate::catalog::{Catalog, ConnectorCatalog, Relation, View};
@@ -126,7 +127,7 @@ pub(super) fn rename_columns(plan: LogicalPlan, columns: &[String]) -> Result<Lo
     if given.len() != columns.len() {
         return Err(Error::plan(
             code::INVALID_QUERY,
-            format!("the view names {} columns, its query has {}", columns.len(), given.len()),
+            format!("the view has {} column names, its query {} columns", columns.len(), given.len()),
         ));
     }
     let projection: Vec<_> =
@@ -202,6 +203,7 @@ fn resolve_names<T: VisitMut>(session: &Arc<Session>, tree: &mut T) -> Result<()
         }
     }
     let _ = tree.visit(&mut Resolver { columns: &columns, relations: &relations });
+    let _ = tree.visit(&mut labels::UniqueItems);
     let _ = tree.visit(&mut SpecialForms);
     Ok(())
 }
@@ -284,9 +286,15 @@ fn with_function_names(session: &Session, error: Error) -> Error {
     else {
         return error;
     };
+    if name.eq_ignore_ascii_case("proctime") {
+        let span = error.span();
+        return Error::plan(code::NOT_SUPPORTED, "processing time can't be used yet")
+            .at(span)
+            .hint("Use event time: a column with a WATERMARK.");
+    }
     let functions = &session.functions;
     let known = functions.scalars.keys().chain(functions.aggregates.keys()).map(String::as_str);
-    match crate::error::did_you_mean(name, known) {
+    match near(name, known.filter(|known| !known.starts_with("__"))) {
         Some(near) => {
             let hint = format!("Use \"{near}\".");
             error.hint(hint)

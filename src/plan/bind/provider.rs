@@ -9,6 +9,7 @@ use datafusion_common::{Result as DfResult, TableReference};
 use datafusion_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
 use datafusion_expr::{AggregateUDF, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF};
 
+use super::labels::CastArguments;
 use super::relation::StreamRelations;
 use super::types::SqlTypes;
 use super::{Session, unknown_relation};
@@ -21,12 +22,16 @@ pub(super) struct Provider {
     session: Arc<Session>,
     relations: Vec<Arc<dyn RelationPlanner>>,
     types: Arc<dyn TypePlanner>,
+    expressions: Vec<Arc<dyn ExprPlanner>>,
 }
 
 impl Provider {
     pub(super) fn new(session: &Arc<Session>, blocks: &[BlockClauses]) -> Self {
+        let mut expressions: Vec<Arc<dyn ExprPlanner>> = vec![Arc::new(CastArguments)];
+        expressions.extend(session.functions.expr_planners.iter().map(Arc::clone));
         Self {
             session: Arc::clone(session),
+            expressions,
             relations: vec![Arc::new(StreamRelations::new(session, blocks))],
             types: Arc::new(SqlTypes { zone: session.zone.clone() }),
         }
@@ -82,7 +87,7 @@ impl ContextProvider for Provider {
     }
 
     fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
-        &self.session.functions.expr_planners
+        &self.expressions
     }
 
     fn get_relation_planners(&self) -> &[Arc<dyn RelationPlanner>] {

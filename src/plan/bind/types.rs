@@ -231,3 +231,40 @@ fn sql_type_of(data_type: &ast::DataType) -> Option<SqlType> {
 fn digits_of(precision: Option<u64>, default: u8) -> u8 {
     precision.map_or(default, |digits| u8::try_from(digits).unwrap_or(u8::MAX))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_back() {
+        for (sql_type, name) in [
+            (SqlType::TinyInt, "TINYINT"),
+            (SqlType::Decimal(10, 2), "DECIMAL(10, 2)"),
+            (SqlType::Varchar(5), "STRING"),
+            (SqlType::Time(0), "TIME(3)"),
+            (SqlType::Timestamp(3), "TIMESTAMP(3)"),
+            (SqlType::TimestampLtz(6), "TIMESTAMP_LTZ(6)"),
+            (SqlType::Array(Box::new(SqlType::Int)), "ARRAY<INT>"),
+            (SqlType::Map(Box::new(SqlType::String), Box::new(SqlType::BigInt)), "MAP<STRING, BIGINT>"),
+            (SqlType::Row(vec![("a".to_owned(), SqlType::Boolean)]), "ROW<a BOOLEAN>"),
+        ] {
+            assert_eq!(sql_type_name(&arrow_type(&sql_type, "UTC").expect("it exists")), name);
+        }
+    }
+
+    #[test]
+    fn instants_carry_the_session_zone() {
+        let data_type = arrow_type(&SqlType::TimestampLtz(3), "Europe/Berlin").expect("it exists");
+        assert_eq!(data_type, DataType::Timestamp(TimeUnit::Millisecond, Some("Europe/Berlin".into())));
+    }
+
+    #[test]
+    fn precisions_are_checked() {
+        assert!(arrow_type(&SqlType::Timestamp(9), "UTC").is_ok());
+        assert_eq!(arrow_type(&SqlType::Timestamp(10), "UTC").expect_err("too fine").code(), "C006");
+        assert!(arrow_type(&SqlType::Decimal(38, 38), "UTC").is_ok());
+        assert!(arrow_type(&SqlType::Decimal(39, 0), "UTC").is_err());
+        assert!(arrow_type(&SqlType::Decimal(5, 6), "UTC").is_err());
+    }
+}

@@ -1,20 +1,20 @@
 //! Aggregations: over windows, over all of a bounded input, or not at all.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
-use datafusion_common::DFSchema;
-use datafusion_expr::{Aggregate, Expr, GroupingSet};
+use datafusion_common::{DFSchema, ScalarValue};
+use datafusion_expr::{Aggregate, Expr, Filter, GroupingSet, LogicalPlan};
 use datafusion_physical_expr::expressions::{case, lit};
 
-use super::expression::plain_column;
+use super::expression::{columns_of, plain_column};
 use super::{Above, Lowered, Lowering, Part, Pending, Role, Slot, Stream, Window};
 use crate::error::{Error, code};
 use crate::plan::diagnose::from_datafusion;
 use crate::plan::{
     AggregateCall, AggregatePhase, Distribution, EmitMode, ExprRef, NodeId, Operation, WindowAggregateNode,
-    WindowKind, WindowSource, WindowSpec,
+    WindowKind, WindowSource, WindowSpec, grouping_id, grouping_id_type,
 };
 use crate::stream::TimeUnit;
 
@@ -41,11 +41,58 @@ impl Lowering<'_> {
                 let dependence = dependence(expr, aggregate.input.schema());
                 dependence.order_sensitive || dependence.inexact
             });
-        let input = self.lower(&aggregate.input, Above { order })?;
-        match self.grouped_window(&grouping, aggregate.input.schema(), &input)? {
-            Some(grouped) => self.windowed(aggregate, &grouping, &grouped, input, above),
-            None => self.unwindowed(aggregate, &grouping, input),
+        if let LogicalPlan::Filter(filter) = aggregate.input.as_ref()
+            && let Some(lowered) = self.filter_of_windows(aggregate, &grouping, filter, order, above)?
+        {
+            return Ok(lowered);
         }
+        let input = self.lower(&aggregate.input, Above { order })?;
+        self.aggregate_of(aggregate, &grouping, input, above)
+    }
+
+    fn aggregate_of(
+        &mut self,
+        aggregate: &Aggregate,
+        grouping: &Grouping,
+        input: Lowered,
+        above: Above,
+    ) -> Result<Lowered, Error> {
+        match self.grouped_window(grouping, aggregate.input.schema(), &input)? {
+            Some(grouped) => self.windowed(aggregate, grouping, &grouped, input, above),
+            None => self.unwindowed(aggregate, grouping, input),
+        }
+    }
+
+    /// A condition on nothing but the window is put above the aggregation: it keeps or drops whole
+    /// windows, and the aggregation can take the window from the time column. `None`: it is not so.
+    fn filter_of_windows(
+        &mut self,
+        aggregate: &Aggregate,
+        grouping: &Grouping,
+        filter: &Filter,
+        order: bool,
+        above: Above,
+    ) -> Result<Option<Lowered>, Error> {
+        let schema = filter.input.schema();
+        let read = columns_of([&filter.predicate], schema)?;
+        let is_grouped = |column: &usize| {
+            grouping
+                .exprs
+                .iter()
+                .any(|expr| matches!(expr, Expr::Column(_)) && plain_column(expr, schema) == Some(*column))
+        };
+        if grouping.sets.is_some() || read.is_empty() || !read.iter().all(is_grouped) {
+            return Ok(None);
+        }
+        let input = self.lower(&filter.input, Above { order })?;
+        if !read.iter().all(|column| matches!(input.slots[*column], Slot::Pending(_))) {
+            let input = self.filtered(filter, input)?;
+            return self.aggregate_of(aggregate, grouping, input, above).map(Some);
+        }
+        let mut lowered = self.aggregate_of(aggregate, grouping, input, above)?;
+        let predicate = self.physical(&filter.predicate, &aggregate.schema, &lowered)?;
+        lowered.node = self.add_filter(lowered.node, predicate);
+        Ok(Some(lowered))
     }
 
     /// The window that the grouping names: a pending one, else the innermost whose bounds are there.
@@ -279,7 +326,8 @@ impl Lowering<'_> {
         let first_call = grouping.exprs.len() + usize::from(sets.is_some());
         if sets.is_some() {
             slots.push(Slot::Column(fields.len()));
-            fields.push(aggregate.schema.field(grouping.exprs.len()).as_ref().clone());
+            let kind = grouping_id_type(keys.len(), sets.as_deref().unwrap_or_default());
+            fields.push(Field::new(Aggregate::INTERNAL_GROUPING_ID, kind, false));
             roles.push(Role::Plain);
         }
         let mut aggregates = Vec::new();
@@ -302,8 +350,8 @@ impl Lowering<'_> {
             sets.is_none().then(|| (0..bounds.min(2)).chain(bounds..bounds + keys.len()).collect());
         let stream =
             Stream { bounded: given.bounded, watermark: given.watermark && bounds > 0, key: identified };
-        let id_column = sets.is_some().then(|| bounds + keys.len());
-        let ids = sets.as_ref().and_then(|_| grouping.other_ids(keys));
+        let wanted = sets.is_some().then(|| aggregate.schema.field(grouping.exprs.len()).data_type().clone());
+        let id_column = bounds + keys.len();
         let node = WindowAggregateNode {
             window,
             keys: key_columns.iter().map(|column| self.column(input.node, *column)).collect(),
@@ -321,34 +369,43 @@ impl Lowering<'_> {
             std::mem::take(roles),
             stream,
         );
-        match (ids, id_column) {
-            (Some(ids), Some(column)) => self.renumber(node, column, &ids),
-            _ => Ok(node),
+        match wanted {
+            Some(wanted) => self.renumber(node, id_column, &grouping.ids(keys), &wanted),
+            None => Ok(node),
         }
     }
 
-    /// Replaces the ids of grouping sets by those that `GROUPING` was resolved to.
-    fn renumber(&mut self, node: NodeId, column: usize, ids: &HashMap<u64, u64>) -> Result<NodeId, Error> {
+    /// Replaces the ids of grouping sets by those that `GROUPING` was resolved to, where they differ:
+    /// the window's columns count as expressions of a grouping, but are no keys.
+    fn renumber(
+        &mut self,
+        node: NodeId,
+        column: usize,
+        ids: &BTreeMap<u64, u64>,
+        wanted: &DataType,
+    ) -> Result<NodeId, Error> {
         let schema = Arc::clone(self.schema(node));
-        let data_type = schema.field(column).data_type();
-        let literal = |id: u64| -> Result<ExprRef, Error> {
-            let value = datafusion_common::ScalarValue::UInt64(Some(id));
-            Ok(lit(value.cast_to(data_type).map_err(from_datafusion)?))
-        };
-        let mut cases = Vec::new();
-        let mut sorted: Vec<_> = ids.iter().collect();
-        sorted.sort_unstable();
-        for (ours, theirs) in sorted {
-            cases.push((literal(*ours)?, literal(*theirs)?));
+        let given = schema.field(column).data_type();
+        if given == wanted && ids.iter().all(|(ours, theirs)| ours == theirs) {
+            return Ok(node);
         }
-        let renumbered =
-            case(Some(self.column(node, column)), cases, Some(literal(0)?)).map_err(from_datafusion)?;
+        let literal = |id: u64, kind: &DataType| -> Result<ExprRef, Error> {
+            Ok(lit(ScalarValue::UInt64(Some(id)).cast_to(kind).map_err(from_datafusion)?))
+        };
+        let cases = ids
+            .iter()
+            .map(|(ours, theirs)| Ok((literal(*ours, given)?, literal(*theirs, wanted)?)))
+            .collect::<Result<Vec<_>, Error>>()?;
+        let otherwise = Some(literal(0, wanted)?);
+        let renumbered = case(Some(self.column(node, column)), cases, otherwise).map_err(from_datafusion)?;
         let width = schema.fields().len();
         let mut project: Vec<ExprRef> = (0..width).map(|index| self.column(node, index)).collect();
         project[column] = renumbered;
+        let mut fields = schema.fields().to_vec();
+        fields[column] = Arc::new(Field::new(Aggregate::INTERNAL_GROUPING_ID, wanted.clone(), false));
         let roles = self.roles[node].clone();
         let moved: Vec<Option<usize>> = (0..width).map(Some).collect();
-        Ok(self.add_projection(node, project, schema, roles, &moved))
+        Ok(self.add_projection(node, project, Arc::new(Schema::new(fields)), roles, &moved))
     }
 }
 
@@ -388,16 +445,12 @@ impl Grouping {
         Some(sets.iter().map(|set| keys.iter().map(|key| !set[*key]).collect()).collect())
     }
 
-    /// The ids over all expressions by the ids over `keys` alone, where they differ: the window's
-    /// columns count as expressions of a grouping, but are no keys.
-    fn other_ids(&self, keys: &[usize]) -> Option<HashMap<u64, u64>> {
-        let id = |set: &[bool], members: &[usize]| {
-            members.iter().fold(0_u64, |id, member| id << 1 | u64::from(!set[*member]))
-        };
+    /// The ids over all expressions by the ids over `keys` alone.
+    fn ids(&self, keys: &[usize]) -> BTreeMap<u64, u64> {
         let all: Vec<usize> = (0..self.exprs.len()).collect();
-        let ids: HashMap<u64, u64> =
-            self.sets.as_ref()?.iter().map(|set| (id(set, keys), id(set, &all))).collect();
-        ids.iter().any(|(ours, theirs)| ours != theirs).then_some(ids)
+        let ours = self.masks(keys).unwrap_or_default();
+        let theirs = self.masks(&all).unwrap_or_default();
+        (0..ours.len()).map(|set| (grouping_id(&ours, set), grouping_id(&theirs, set))).collect()
     }
 }
 

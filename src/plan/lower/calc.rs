@@ -14,7 +14,12 @@ use crate::plan::{CalcNode, ExprRef, NodeId, Operation};
 
 impl Lowering<'_> {
     pub(super) fn filter(&mut self, filter: &Filter, above: Above) -> Result<Lowered, Error> {
-        let mut input = self.lower(&filter.input, above)?;
+        let input = self.lower(&filter.input, above)?;
+        self.filtered(filter, input)
+    }
+
+    /// The rows of `input` that the filter keeps.
+    pub(super) fn filtered(&mut self, filter: &Filter, mut input: Lowered) -> Result<Lowered, Error> {
         if let Expr::Literal(ScalarValue::Boolean(Some(true)), _) = filter.predicate {
             return Ok(input);
         }
@@ -25,7 +30,7 @@ impl Lowering<'_> {
         Ok(input)
     }
 
-    fn add_filter(&mut self, node: NodeId, predicate: ExprRef) -> NodeId {
+    pub(super) fn add_filter(&mut self, node: NodeId, predicate: ExprRef) -> NodeId {
         if let Operation::Calc(calc) = &self.plan.nodes[node].operation
             && is_identity(&calc.project, self.schema(self.plan.nodes[node].inputs[0]))
             && let Some(first) = calc.filter.clone()

@@ -13,9 +13,16 @@ use datafusion_physical_expr::create_physical_expr;
 use datafusion_physical_expr::expressions::BinaryExpr;
 
 use super::{Lowered, Lowering, Slot, unsupported};
-use crate::error::Error;
+use crate::error::{Error, code};
 use crate::plan::diagnose::from_datafusion;
 use crate::plan::{ExprRef, NodeId};
+
+/// Deeper expressions could overflow the stack of the task that evaluates them.
+const DEEPEST: usize = 512;
+
+fn depth(expr: &ExprRef) -> usize {
+    1 + expr.children().into_iter().map(depth).max().unwrap_or(0)
+}
 
 /// A node's columns under names that differ from each other, for DataFusion to find them by.
 pub(super) struct Scope {
@@ -77,7 +84,14 @@ impl Lowering<'_> {
     ) -> Result<ExprRef, Error> {
         self.check_expression(expr)?;
         let scope = Scope::of(self.schema(lowered.node))?;
-        scope.physical(&substitute(expr, schema, lowered, &scope)?).map_err(from_datafusion)
+        let physical =
+            scope.physical(&substitute(expr, schema, lowered, &scope)?).map_err(from_datafusion)?;
+        if depth(&physical) > DEEPEST {
+            let message = format!("an expression is nested more than {DEEPEST} levels deep");
+            return Err(Error::plan(code::TOO_DEEP, message)
+                .hint("Compute parts of it in a subquery, or use fewer terms."));
+        }
+        Ok(physical)
     }
 
     /// An aggregate call over the columns of a logical plan, over its node.

@@ -47,7 +47,7 @@ pub(super) fn lower(
     };
     for (plan, target, places) in queries {
         lowering.places = places;
-        lowering.sink(&plan, target)?;
+        lowering.sink(&plan, target).map_err(|error| lowering.places.locate(error))?;
     }
     Ok(lowering.plan)
 }

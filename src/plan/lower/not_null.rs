@@ -82,6 +82,31 @@ impl PhysicalExpr for NotNull {
     }
 
     fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.input.fmt_sql(f)
+        f.write_str("NOT_NULL(")?;
+        self.input.fmt_sql(f)?;
+        f.write_str(")")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::Int64Array;
+    use arrow::datatypes::Field;
+    use datafusion_physical_expr::expressions::Column;
+
+    use super::*;
+
+    fn check(values: Vec<Option<i64>>) -> DfResult<ColumnarValue> {
+        let schema = Arc::new(Schema::new(vec![Field::new("v", DataType::Int64, true)]));
+        let batch = RecordBatch::try_new(schema, vec![Arc::new(Int64Array::from(values))])?;
+        NotNull::new(Arc::new(Column::new("v", 0)), "n", "out").evaluate(&batch)
+    }
+
+    #[test]
+    fn nulls_are_refused_with_the_names() {
+        assert!(check(vec![Some(1), Some(2)]).is_ok());
+        assert!(check(vec![]).is_ok());
+        let error = check(vec![Some(1), None]).expect_err("a NULL");
+        assert!(error.to_string().contains("the column \"n\" of \"out\" is NOT NULL and got NULL"), "{error}");
     }
 }

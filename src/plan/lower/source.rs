@@ -35,6 +35,8 @@ impl Lowering<'_> {
             Some(projection) => projection.clone(),
             None => (0..table.columns.len()).collect(),
         };
+        let width = wanted.len();
+        let wanted = at_least_one(&table, wanted);
         let node = source_node(&table, &wanted)?;
         let fields: Vec<Field> = wanted
             .iter()
@@ -49,11 +51,21 @@ impl Lowering<'_> {
             watermark: table.watermark.is_some(),
             key: key(&table, &wanted),
         };
-        let slots = (0..wanted.len()).map(Slot::Column).collect();
+        let slots = (0..width).map(Slot::Column).collect();
         let schema = Arc::new(Schema::new(fields));
         let node = self.push(Operation::Source(node), Vec::new(), schema, roles, stream);
         Ok(Lowered { node, slots, pending: None })
     }
+}
+
+/// A query that only counts rows reads one column of them: a batch without columns is easily lost.
+fn at_least_one(table: &Table, mut wanted: Vec<usize>) -> Vec<usize> {
+    if wanted.is_empty() {
+        let time = table.watermark.as_ref().and_then(|watermark| table.column_index(&watermark.column));
+        let stored = table.columns.iter().position(|column| matches!(column.kind, ColumnKind::Physical));
+        wanted.extend(time.or(stored));
+    }
+    wanted
 }
 
 fn role(table: &Arc<Table>, index: usize) -> Role {

@@ -82,7 +82,8 @@ fn is_clause(tokens: &[TokenWithSpan], index: usize) -> bool {
             is_emit(&rest[1..])
         }
         Token::Word(word) if word.quote_style.is_none() => {
-            starts_with_words(rest, &["ALLOW", "LATENESS"]) || starts_with_words(rest, &["LATE", "ROWS", "INTO"])
+            starts_with_words(rest, &["ALLOW", "LATENESS"])
+                || starts_with_words(rest, &["LATE", "ROWS", "INTO"])
         }
         _ => false,
     };
@@ -99,8 +100,10 @@ fn is_emit(rest: &[TokenWithSpan]) -> bool {
     match rest.first().map(|token| &token.token) {
         Some(Token::Word(word)) if word.quote_style.is_none() => {
             let is_join = word.keyword == Keyword::ON && !starts_with_words(&rest[1..], &["WINDOW"]);
-            let is_known = ["CHANGES", "COMPLETE", "EARLY", "ON"].iter().any(|w| word.value.eq_ignore_ascii_case(w));
-            (is_known && !is_join) || word.keyword == Keyword::NoKeyword || word.keyword == Keyword::FINAL
+            let is_known =
+                ["CHANGES", "COMPLETE", "EARLY", "ON"].iter().any(|w| word.value.eq_ignore_ascii_case(w));
+            let is_attempt = matches!(word.keyword, Keyword::NoKeyword | Keyword::CHANGE | Keyword::FINAL);
+            (is_known && !is_join) || is_attempt
         }
         _ => false,
     }
@@ -108,7 +111,9 @@ fn is_emit(rest: &[TokenWithSpan]) -> bool {
 
 fn can_end_block(token: &Token) -> bool {
     match token {
-        Token::RParen | Token::RBracket | Token::Mul | Token::Number(..) | Token::SingleQuotedString(_) => true,
+        Token::RParen | Token::RBracket | Token::Mul | Token::Number(..) | Token::SingleQuotedString(_) => {
+            true
+        }
         Token::Word(word) if word.quote_style.is_some() => true,
         Token::Word(word) => !matches!(
             word.keyword,
@@ -241,11 +246,14 @@ impl<'a> Reader<'a> {
 
     fn interval(&mut self) -> Result<Expr, Error> {
         let start = self.index;
+        let hint = "Write an interval such as INTERVAL '10' SECOND.";
+        if self.index == self.tokens.len() {
+            return Err(errors::expected("an interval", self.tokens, start).hint(hint));
+        }
         let expr = self.read(|parser| parser.parse_prefix())?;
         match expr {
             Expr::Interval(_) => Ok(expr),
-            _ => Err(errors::expected("an interval", self.tokens, start)
-                .hint("Write an interval such as INTERVAL '10' SECOND.")),
+            _ => Err(errors::expected("an interval", self.tokens, start).hint(hint)),
         }
     }
 
@@ -267,7 +275,7 @@ impl<'a> Reader<'a> {
                 self.index += parser.index();
                 Ok(value)
             }
-            Err(error) => Err(dialect.take_fault().unwrap_or_else(|| errors::translate(&error, rest))),
+            Err(error) => Err(dialect.take_fault().unwrap_or_else(|| errors::translate(&error, self.tokens))),
         }
     }
 }

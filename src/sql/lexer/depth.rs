@@ -18,7 +18,9 @@ const CALL_LEVELS: usize = 4;
 /// Operators in a row, with those of AND and OR, whose trees are balanced later.
 const MAX_OPERATORS: usize = 4_500;
 /// UNION, EXCEPT and INTERSECT between queries.
-const MAX_SET_OPERATIONS: usize = 200;
+const MAX_SET_OPERATIONS: usize = 64;
+/// With UNION ALL, whose trees are balanced later.
+const MAX_UNIONS: usize = 1_000;
 /// Longer integers could overflow when they are added in another order.
 const SHORT_INTEGER_DIGITS: usize = 14;
 
@@ -62,9 +64,7 @@ pub(in crate::sql) fn check(tokens: &[TokenWithSpan]) -> Result<usize, Error> {
 
 /// The levels that the bracket at `index` counts for.
 fn weight(tokens: &[TokenWithSpan], index: usize) -> usize {
-    let starts_query = |token: &TokenWithSpan| {
-        matches!(&token.token, Token::Word(w) if matches!(w.keyword, Keyword::SELECT | Keyword::WITH))
-    };
+    let starts_query = |token: &TokenWithSpan| matches!(&token.token, Token::Word(w) if matches!(w.keyword, Keyword::SELECT | Keyword::WITH));
     let follows_word = || {
         let previous = index.checked_sub(1).and_then(|previous| tokens.get(previous));
         previous.is_some_and(|previous| match &previous.token {
@@ -98,7 +98,9 @@ struct Level<'a> {
     inner: usize,
     is_sum_of_integers: bool,
     is_between: bool,
+    is_union: bool,
     set_operations: usize,
+    unions: usize,
     /// The deepest of what stands before.
     depth: usize,
 }
@@ -159,7 +161,10 @@ impl<'a> Level<'a> {
                 self.end_chain();
                 self.operators = 0;
                 self.set_operations += 1;
+                self.unions += 1;
+                self.is_union = keyword == Keyword::UNION;
             }
+            Keyword::ALL if std::mem::take(&mut self.is_union) => self.set_operations -= 1,
             Keyword::AND if std::mem::take(&mut self.is_between) => {}
             Keyword::AND | Keyword::OR => {
                 self.end_chain();
@@ -241,6 +246,8 @@ fn check_limits(levels: &[Level], token: &TokenWithSpan) -> Result<(), Error> {
         format!("expression has more than {MAX_OPERATORS} operators in a row")
     } else if level.set_operations > MAX_SET_OPERATIONS {
         format!("query has more than {MAX_SET_OPERATIONS} set operations in a row")
+    } else if level.unions > MAX_UNIONS {
+        format!("query has more than {MAX_UNIONS} UNION ALL in a row")
     } else {
         return Ok(());
     };

@@ -112,10 +112,14 @@ mod tests {
 
     #[test]
     fn semicolons_count_outside_of_quotes_and_comments_only() {
-        for text in ["SELECT 1;", "SELECT 1; -- done", "SELECT ';';\n/* ; */ ", "SELECT 'it''s';", "SELECT E'\\'';"] {
+        for text in
+            ["SELECT 1;", "SELECT 1; -- done", "SELECT ';';\n/* ; */ ", "SELECT 'it''s';", "SELECT E'\\'';"]
+        {
             assert_eq!(ending(text), Ending::Complete, "{text}");
         }
-        for text in ["", "-- ;", "SELECT 1", "SELECT 1 -- ;", "SELECT 1; SELECT 2", "SELECT ';'", "SELECT `;`"] {
+        for text in
+            ["", "-- ;", "SELECT 1", "SELECT 1 -- ;", "SELECT 1; SELECT 2", "SELECT ';'", "SELECT `;`"]
+        {
             assert_eq!(ending(text), Ending::Incomplete, "{text}");
         }
     }

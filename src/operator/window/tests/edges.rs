@@ -10,6 +10,7 @@ use datafusion_functions_aggregate::count::count_udaf;
 use datafusion_functions_aggregate::sum::sum_udaf;
 use datafusion_physical_expr::expressions::{BinaryExpr, Column, lit};
 
+use super::property::windows_of;
 use super::{
     assign, call, call_over, distinct_count, filtered, node, operator, output, plain_calls, run_node,
     run_two_phase,
@@ -68,6 +69,29 @@ fn years_1_and_9999() {
         ]
     );
     assert_eq!(counts.used, 2);
+}
+
+#[test]
+fn the_ends_of_time_are_told() {
+    let far = (1 << 62) / MS;
+    for kind in [
+        TEN,
+        WindowKind::Hop { slide_us: 5 * MS, size_us: 15 * MS },
+        WindowKind::Cumulate { step_us: 5 * MS, size_us: 15 * MS },
+    ] {
+        let node = node(assign(kind, 3 * MS), vec![], vec![call(count_udaf(), "c")]);
+        for cut in [1, 2] {
+            let (given, counts) = run_node(&node, &at(&[-far, far]), 0, cut);
+            let windows = |time| windows_of(kind, 3, time).len();
+            assert_eq!(given.len(), windows(-far) + windows(far));
+            assert_eq!(counts.used, 2);
+        }
+        for beyond in [i64::MIN / MS, -far - 1, far + 1, i64::MAX / MS] {
+            let batch = stream_batch(&at(&[0, beyond]), &[i64::MIN; 2]);
+            let error = operator(&node).process_batch(batch, &mut Output::default()).unwrap_err();
+            assert_eq!(error.code(), "R002");
+        }
+    }
 }
 
 #[test]
@@ -216,7 +240,8 @@ fn attached_windows_close_by_their_end() {
     let rows = attached(&[(0, 20, "a"), (10, 20, "a"), (0, 10, "b"), (0, 20, "a"), (0, 10, "c")]);
     let schema = rows.schema();
     let count = call_over(&schema, count_udaf(), lit(1i64), "c").build().unwrap();
-    let count = AggregateCall { function: Arc::new(count), filter: None, order_sensitive: false, inexact: false };
+    let count =
+        AggregateCall { function: Arc::new(count), filter: None, order_sensitive: false, inexact: false };
     let node = node(source, vec![Arc::new(Column::new("k", 2))], vec![count]);
     let plan = plan_node(Operation::WindowAggregate(Box::new(node.clone())), output(&node, &schema));
     // The watermark before the last row has closed [0, 10), one unit less has not.

@@ -10,7 +10,7 @@ use crate::operator::testing::{MS, Row, column, running, stamp};
 use crate::plan::WindowKind;
 
 /// The windows of a time, ms, by plain enumeration.
-fn windows_of(kind: WindowKind, offset: i64, time: i64) -> Vec<(i64, i64)> {
+pub(super) fn windows_of(kind: WindowKind, offset: i64, time: i64) -> Vec<(i64, i64)> {
     let floor = |length: i64| (time - offset).div_euclid(length) * length + offset;
     match kind {
         WindowKind::Tumble { size_us } => vec![(floor(size_us / MS), floor(size_us / MS) + size_us / MS)],

@@ -26,7 +26,8 @@ fn counts(zone: Tz, kind: WindowKind, instants: &[i64], cut: usize) -> Vec<Strin
     let schema = Arc::new(Schema::new(vec![Field::new("ts", time, true)]));
     let window = WindowSpec { kind, offset_us: 0, zone: Some(zone), unit: TimeUnit::Millisecond };
     let count = call_over(&schema, count_udaf(), lit(1i64), "c").build().unwrap();
-    let count = AggregateCall { function: Arc::new(count), filter: None, order_sensitive: false, inexact: false };
+    let count =
+        AggregateCall { function: Arc::new(count), filter: None, order_sensitive: false, inexact: false };
     let node = node(WindowSource::Assign { time: 0, window }, vec![], vec![count]);
     let plan = plan_node(Operation::WindowAggregate(Box::new(node.clone())), output(&node, &schema));
     let mut operator = create(&plan, &schema).unwrap();
