@@ -52,7 +52,8 @@ fn source(path: PathBuf) -> Source {
     let text = fs::read_to_string(&path).expect("a readable source file");
     let relative = path.strip_prefix(root().join("src")).expect("below src").to_path_buf();
     let first = relative.components().next().expect("a name").as_os_str().to_string_lossy().into_owned();
-    let is_test_file = relative.file_stem().is_some_and(|stem| stem == "tests");
+    let is_of_tests = |name: &Path| matches!(name.to_str(), Some("tests" | "tests.rs" | "testing.rs"));
+    let is_test_file = relative.iter().any(|part| is_of_tests(Path::new(part)));
     let lines = text
         .lines()
         .enumerate()
@@ -125,7 +126,7 @@ fn only_the_shell_around_the_core_reads_a_clock() {
 fn every_queue_has_a_bound() {
     forbid("an unbounded channel", |_, line| {
         line.contains("mpsc::channel")
-            || line.contains("unbounded(")
+            || line.contains("unbounded_channel(")
             || line
                 .split_once("mpsc::{")
                 .is_some_and(|(_, names)| names.split([',', '}']).any(|name| name.trim() == "channel"))

@@ -3,10 +3,17 @@
 use std::process;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use crate::runtime::Canceller;
 
+/// How long a stopped job may clean up, also when nobody reads its output any more.
+const GRACE: Duration = Duration::from_secs(3);
+
 static COUNT: AtomicUsize = AtomicUsize::new(0);
+/// Tells one job from the next.
+static JOBS: AtomicUsize = AtomicUsize::new(0);
 static JOB: Mutex<Option<Canceller>> = Mutex::new(None);
 
 /// While it lives, Ctrl-C stops this job first.
@@ -17,6 +24,7 @@ pub(super) fn watch(job: Canceller) -> Watch {
     static INSTALL: Once = Once::new();
     // Without a handler the system's own way remains: Ctrl-C ends the process.
     INSTALL.call_once(|| drop(ctrlc::set_handler(on_interrupt)));
+    JOBS.fetch_add(1, Ordering::AcqRel);
     *running() = Some(job);
     Watch(())
 }
@@ -38,8 +46,20 @@ fn running() -> MutexGuard<'static, Option<Canceller>> {
 fn on_interrupt() {
     let is_first = COUNT.fetch_add(1, Ordering::AcqRel) == 0;
     match running().as_ref() {
-        Some(job) if is_first => job.cancel(),
+        Some(job) if is_first => {
+            job.cancel();
+            let stopped = JOBS.load(Ordering::Acquire);
+            thread::spawn(move || end_after_grace(stopped));
+        }
         _ => process::exit(130),
+    }
+}
+
+/// Ends the process if the stopped job is still there: its output may be blocked.
+fn end_after_grace(stopped: usize) {
+    thread::sleep(GRACE);
+    if JOBS.load(Ordering::Acquire) == stopped && running().is_some() {
+        process::exit(130);
     }
 }
 
