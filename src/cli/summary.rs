@@ -170,6 +170,7 @@ mod tests {
             partly_late: 0,
             null_time: 0,
             future: 0,
+            truncations: 0,
             malformed: 0,
             filtered: 0,
             watermark: Some(Watermark(1_359_687_600_000_000)),

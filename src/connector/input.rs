@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use flate2::read::MultiGzDecoder;
 
 use crate::connector::options::OptionReader;
+use crate::connector::text_split::{ByteSource, Got};
 use crate::error::{Error, code};
 
 /// Files up to this size are read at once, so that many of them don't hold many descriptors.
@@ -79,15 +80,20 @@ struct Parked {
 }
 
 /// An open file that is counted.
-struct Held(File);
+pub(crate) struct Held(pub(crate) File);
 
 /// Open files of this process that are read.
 static HELD: AtomicUsize = AtomicUsize::new(0);
 /// Files above this number are opened anew for each read.
 const MAX_HELD: usize = 128;
 
+/// Whether so many files are open that one that is not needed at once should be closed.
+pub(crate) fn are_too_many_held() -> bool {
+    HELD.load(Ordering::Relaxed) > MAX_HELD
+}
+
 impl Held {
-    fn new(file: File) -> Self {
+    pub(crate) fn new(file: File) -> Self {
         HELD.fetch_add(1, Ordering::Relaxed);
         Self(file)
     }
@@ -117,7 +123,7 @@ impl Read for Parked {
         };
         let count = held.0.read(buffer)?;
         self.offset += count as u64;
-        if HELD.load(Ordering::Relaxed) <= MAX_HELD {
+        if !are_too_many_held() {
             self.held = Some(held);
         }
         Ok(count)
@@ -178,7 +184,7 @@ impl Input {
     ///
     /// # Errors
     /// `F001` with the path and the reason; a cut-off compressed file is one.
-    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Error> {
+    pub(crate) fn read_some(&mut self, buffer: &mut [u8]) -> Result<usize, Error> {
         loop {
             match self.reader.read(buffer) {
                 Ok(count) => return Ok(count),
@@ -187,10 +193,22 @@ impl Input {
             }
         }
     }
+}
 
-    /// Bytes of the file itself that were read.
-    pub(crate) fn bytes_read(&self) -> u64 {
+impl ByteSource for Input {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<Got, Error> {
+        Ok(match self.read_some(buffer)? {
+            0 => Got::End,
+            count => Got::Bytes(count),
+        })
+    }
+
+    fn bytes_read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
+    }
+
+    fn waits(&self) -> bool {
+        self.is_stream
     }
 }
 
@@ -230,7 +248,7 @@ const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
 /// The compression that the first bytes tell, and those bytes. Reads no further than it must.
-fn look(source: &mut impl Read) -> io::Result<(Compression, Vec<u8>)> {
+pub(crate) fn look(source: &mut impl Read) -> io::Result<(Compression, Vec<u8>)> {
     let mut head = Vec::with_capacity(4);
     while GZIP.starts_with(&head) || ZSTD.starts_with(&head) {
         if head == GZIP {
@@ -277,7 +295,7 @@ mod tests {
         let mut buffer = vec![0; 200_000];
         for _ in 0..4 {
             for (input, read) in &mut inputs {
-                let count = input.read(&mut buffer).unwrap();
+                let count = input.read_some(&mut buffer).unwrap();
                 read.extend_from_slice(&buffer[..count]);
             }
             assert!(HELD.load(Ordering::Relaxed) <= MAX_HELD + 20);

@@ -10,7 +10,7 @@ use arrow::record_batch::RecordBatch;
 
 use super::assembly::{Assembly, SplitFacts, source_metadata};
 use super::options::OptionReader;
-use super::{CancelToken, Connector, Lines, ReadRequest, Sink, Source, SplitBatch, SplitReader};
+use super::{CancelToken, Connector, Lines, Read, ReadRequest, Sink, Source, SplitBatch, SplitReader};
 use crate::catalog::{Options, Table, TableFacts};
 use crate::error::{Error, code};
 use crate::stream::StreamBatch;
@@ -230,11 +230,17 @@ struct MemorySplit {
     row: u64,
 }
 
-/// How long a reader that waits sleeps before it looks whether it is to stop.
+enum Taken {
+    Batch(RecordBatch),
+    Nothing,
+    End,
+}
+
+/// How long a reader waits before it says that there is nothing.
 const WAIT: Duration = Duration::from_millis(50);
 
 impl MemorySplit {
-    fn next_input(&mut self) -> Result<Option<RecordBatch>, Error> {
+    fn next_input(&mut self) -> Result<Taken, Error> {
         loop {
             if self.cancel.is_cancelled() {
                 return Err(Error::interrupted());
@@ -243,12 +249,12 @@ impl MemorySplit {
                 (Some(batch), _) => batch,
                 (None, Feed::Batches(batches)) => match batches.next() {
                     Some(batch) => batch,
-                    None => return Ok(None),
+                    None => return Ok(Taken::End),
                 },
                 (None, Feed::Channel(receiver)) => match receiver.recv_timeout(WAIT) {
                     Ok(batch) => batch,
-                    Err(RecvTimeoutError::Timeout) => continue,
-                    Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                    Err(RecvTimeoutError::Timeout) => return Ok(Taken::Nothing),
+                    Err(RecvTimeoutError::Disconnected) => return Ok(Taken::End),
                 },
             };
             if batch.num_rows() == 0 {
@@ -256,9 +262,9 @@ impl MemorySplit {
             }
             if batch.num_rows() > self.batch_rows {
                 self.pending = Some(batch.slice(self.batch_rows, batch.num_rows() - self.batch_rows));
-                return Ok(Some(batch.slice(0, self.batch_rows)));
+                return Ok(Taken::Batch(batch.slice(0, self.batch_rows)));
             }
-            return Ok(Some(batch));
+            return Ok(Taken::Batch(batch));
         }
     }
 }
@@ -268,13 +274,17 @@ impl SplitReader for MemorySplit {
         &self.facts.path
     }
 
-    fn next(&mut self) -> Result<Option<SplitBatch>, Error> {
-        let Some(batch) = self.next_input()? else { return Ok(None) };
+    fn next(&mut self) -> Result<Read, Error> {
+        let batch = match self.next_input()? {
+            Taken::Batch(batch) => batch,
+            Taken::Nothing => return Ok(Read::Empty),
+            Taken::End => return Ok(Read::End),
+        };
         let lines = Lines::From(self.row + 1);
         self.row += batch.num_rows() as u64;
         let columns = self.places.iter().map(|place| Arc::clone(batch.column(*place))).collect();
         let rows = self.assembly.batch(columns, batch.num_rows(), &lines, &self.facts)?;
-        Ok(Some(SplitBatch { rows, lines, rejected: Vec::new() }))
+        Ok(Read::Rows(SplitBatch { rows, lines, rejected: Vec::new() }))
     }
 }
 
@@ -326,7 +336,7 @@ mod tests {
         let mut splits = memory.source(table, &request).unwrap().splits().unwrap();
         let mut out = Vec::new();
         for split in &mut splits {
-            while let Some(batch) = split.next().unwrap() {
+            while let Some(batch) = split.next().unwrap().rows() {
                 out.push(batch.rows.column(0).as_primitive::<Int32Type>().values().to_vec());
             }
         }

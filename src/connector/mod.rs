@@ -1,6 +1,6 @@
 //! The ways in and out: sources, sinks and formats, behind traits and a registry.
 //!
-//! Invariant: nothing here knows operators or plans. A reader blocks; it runs on a thread of its own.
+//! Invariant: nothing here knows operators or plans. A reader may block; it runs on a thread of its own.
 
 mod assembly;
 mod datagen;
@@ -10,6 +10,7 @@ mod input;
 mod memory;
 mod options;
 mod print;
+mod pump;
 mod stdio;
 #[cfg(test)]
 mod testing;
@@ -18,6 +19,7 @@ mod text_split;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::record_batch::RecordBatch;
@@ -103,6 +105,20 @@ pub trait Source: Send {
     /// # Errors
     /// `F001` if one can't be opened.
     fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Error>;
+
+    /// How often to look for more splits while the table is read; `None`: there are no others, and
+    /// the table ends with its last split.
+    fn discovers_every(&self) -> Option<Duration> {
+        None
+    }
+
+    /// The splits that have come since the last call, in their order. Does not wait.
+    ///
+    /// # Errors
+    /// `F001` if it can't look any more.
+    fn discover(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Error> {
+        Ok(Vec::new())
+    }
 }
 
 /// Reads one split: a file, a partition, a connection. The order of its rows is arrival order.
@@ -110,15 +126,48 @@ pub trait SplitReader: Send {
     /// What a person knows it by: a path.
     fn name(&self) -> &str;
 
-    /// The next rows, at most `batch_rows`; `None` at the end. Blocks.
+    /// The next rows, at most `batch_rows`.
+    ///
+    /// A reader of a table that does not end waits for rows for 50 ms at most, so that its split can
+    /// be told idle. One that was found by [`Source::discover`] does not wait at all: many of them
+    /// share a thread.
     ///
     /// # Errors
     /// `F001` while reading, `F002` for a row that does not fit, under the policy `fail`.
-    fn next(&mut self) -> Result<Option<SplitBatch>, Error>;
+    fn next(&mut self) -> Result<Read, Error>;
 
     /// Bytes read so far and in all, where known, for progress.
     fn progress(&self) -> (u64, Option<u64>) {
         (0, None)
+    }
+
+    /// How often what it reads was cut short, so that it began anew: a file that was truncated.
+    fn truncations(&self) -> u64 {
+        0
+    }
+}
+
+/// What a split has to give.
+#[derive(Debug, Clone)]
+pub enum Read {
+    /// Rows.
+    Rows(SplitBatch),
+    /// There is nothing to read now; more may come.
+    Empty,
+    /// There is nobody to read from now; the reader tries to get through again.
+    Disconnected,
+    /// Nothing will come any more.
+    End,
+}
+
+#[cfg(test)]
+impl Read {
+    /// The rows; `None` for all else.
+    fn rows(self) -> Option<SplitBatch> {
+        match self {
+            Self::Rows(batch) => Some(batch),
+            Self::Empty | Self::Disconnected | Self::End => None,
+        }
     }
 }
 

@@ -11,7 +11,8 @@ use super::format::options::kind_of;
 use super::format::{CsvStyle, CsvWriter, Encoder, FormatOptions, JsonLines, JsonStyle, Kind};
 use super::input::{Compression, Input};
 use super::options::OptionReader;
-use super::text_split::TextSplit;
+use super::pump::pumped;
+use super::text_split::{ByteSource, Open, TextSplit};
 use super::{Connector, ReadRequest, Sink, Source, SplitReader};
 use crate::catalog::{Options, Table, TableFacts};
 use crate::error::{Error, code};
@@ -133,8 +134,11 @@ impl Source for StdinSource {
             Input::new("standard input", io::stdin(), true, compression)
         };
         let facts = SplitFacts { path: "standard input".to_owned(), ..SplitFacts::default() };
-        let split =
-            TextSplit::new(facts, Box::new(open), text, &self.settings.format, &self.columns, &self.request)?;
+        let open: Open = match self.settings.bounded {
+            true => Box::new(move || Ok(Box::new(open()?) as Box<dyn ByteSource>)),
+            false => pumped("standard input", open),
+        };
+        let split = TextSplit::new(facts, open, text, &self.settings.format, &self.columns, &self.request)?;
         Ok(vec![Box::new(split)])
     }
 }

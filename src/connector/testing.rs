@@ -79,7 +79,7 @@ pub(super) fn read(table: &Table, batch_rows: usize) -> Result<Everything, Error
     let request = ReadRequest { batch_rows, ..request(table) };
     let mut out = Everything::default();
     for mut split in Filesystem.source(table, &request)?.splits()? {
-        while let Some(batch) = split.next()? {
+        while let Some(batch) = split.next()?.rows() {
             assert!(batch.rows.num_rows() <= batch_rows);
             out.lines.extend((0..batch.rows.num_rows()).map(|row| batch.lines.of(row)));
             out.batches.push(batch.rows);

@@ -1,22 +1,57 @@
-//! Reads the text of a file, pipe or terminal as rows.
+//! Reads the text of a file, pipe, connection or terminal as rows.
 
 use super::assembly::{Assembly, SplitFacts};
 use super::format::{Decoder, FormatOptions, Rows, TextFormat};
-use super::input::Input;
-use super::{CancelToken, ReadRequest, SplitBatch, SplitReader};
+use super::{CancelToken, Read, ReadRequest, SplitBatch, SplitReader};
 use crate::error::{Error, code};
 
 const FIRST_BUFFER: usize = 256 << 10;
 const MAX_RECORD: usize = 1 << 30;
 
+/// Where the bytes of a split come from.
+pub(crate) trait ByteSource: Send {
+    /// Reads some bytes.
+    ///
+    /// # Errors
+    /// `F001` with the name and the system's reason.
+    fn read(&mut self, buffer: &mut [u8]) -> Result<Got, Error>;
+
+    /// Bytes of the medium itself that were read.
+    fn bytes_read(&self) -> u64;
+
+    /// A read may wait: what is there must be given on before the next one.
+    fn waits(&self) -> bool;
+}
+
+/// What a read brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Got {
+    /// This many bytes, at least one.
+    Bytes(usize),
+    /// None now.
+    Nothing,
+    /// The bytes so far were all of one text; what follows is another: a file took the other's name.
+    NextText,
+    /// What was read is gone and not followed by the rest of it: the file was truncated.
+    Truncated,
+    /// The sender is gone, perhaps in the middle of a line.
+    Hangup,
+    /// No connection now; what follows is another text.
+    Disconnected,
+    /// Nothing will follow.
+    End,
+}
+
 /// Opens the bytes of a split; called on the reader's thread when its first rows are wanted.
-pub(crate) type Open = Box<dyn FnOnce() -> Result<Input, Error> + Send>;
+pub(crate) type Open = Box<dyn FnOnce() -> Result<Box<dyn ByteSource>, Error> + Send>;
 
 /// A split of a text format.
 pub(crate) struct TextSplit {
     facts: SplitFacts,
     assembly: Assembly,
     decoder: Decoder,
+    /// A decoder for each text: it knows header and line.
+    fresh: Box<dyn Fn() -> Decoder + Send>,
     rows: Rows,
     cancel: CancelToken,
     input: State,
@@ -25,14 +60,24 @@ pub(crate) struct TextSplit {
     start: usize,
     end: usize,
     bytes_read: u64,
+    truncations: u64,
+    /// Longest line, and whether a longer one ends the split or the query.
+    max_record: usize,
+    drops_long: bool,
+    /// More may be written to it while it is read: its size is not known.
+    grows: bool,
 }
 
 enum State {
     Unopened(Open),
-    Open(Input),
+    Open(Box<dyn ByteSource>),
     /// All bytes are in the buffer.
     Read,
 }
+
+/// Why a line is not whole.
+const HUNG_UP: &str = "the connection was closed in the middle of the line";
+const CUT_SHORT: &str = "the file was cut short in the middle of the line";
 
 impl TextSplit {
     /// A split that is opened when it is first read. `table`: the table's physical columns.
@@ -48,13 +93,15 @@ impl TextSplit {
         request: &ReadRequest,
     ) -> Result<Self, Error> {
         let assembly = Assembly::new(request);
-        let schema = assembly.physical();
-        let rows = Rows::new(&facts.path, schema, options.rules, options.on_error, request.batch_rows)?;
-        let decoder = Decoder::new(format, &facts.path, table, schema);
+        let schema = std::sync::Arc::clone(assembly.physical());
+        let rows = Rows::new(&facts.path, &schema, options.rules, options.on_error, request.batch_rows)?;
+        let (format, path, table) = (format.clone(), facts.path.clone(), table.to_vec());
+        let fresh = Box::new(move || Decoder::new(&format, &path, &table, &schema));
         Ok(Self {
             facts,
             assembly,
-            decoder,
+            decoder: fresh(),
+            fresh,
             rows,
             cancel: request.cancel.clone(),
             input: State::Unopened(open),
@@ -62,55 +109,133 @@ impl TextSplit {
             start: 0,
             end: 0,
             bytes_read: 0,
+            truncations: 0,
+            max_record: MAX_RECORD,
+            drops_long: false,
+            grows: false,
         })
     }
 
-    fn take(&mut self) -> Result<Option<SplitBatch>, Error> {
+    /// The same of a file that more is written to.
+    pub(crate) fn that_grows(mut self) -> Self {
+        self.grows = true;
+        self
+    }
+
+    /// The same where a line of more than `bytes` is rejected and ends the split.
+    pub(crate) fn with_longest_line(mut self, bytes: usize) -> Self {
+        self.max_record = bytes;
+        self.drops_long = true;
+        self
+    }
+
+    fn take(&mut self) -> Result<Read, Error> {
         let rows = self.rows.len();
         let (columns, lines, rejected) = self.rows.take()?;
         let rows = self.assembly.batch(columns, rows, &lines, &self.facts)?;
-        Ok(Some(SplitBatch { rows, lines, rejected }))
+        Ok(Read::Rows(SplitBatch { rows, lines, rejected }))
+    }
+
+    /// The rows at hand; `otherwise` if there are none.
+    fn take_or(&mut self, otherwise: Read) -> Result<Read, Error> {
+        if self.rows.is_empty() { Ok(otherwise) } else { self.take() }
     }
 
     /// Reads more bytes behind those that are not decoded yet.
-    fn fill(&mut self) -> Result<(), Error> {
+    fn fill(&mut self) -> Result<Got, Error> {
         if matches!(self.input, State::Unopened(_))
             && let State::Unopened(open) = std::mem::replace(&mut self.input, State::Read)
         {
             self.input = State::Open(open()?);
         }
-        let State::Open(input) = &mut self.input else { return Ok(()) };
+        let State::Open(input) = &mut self.input else { return Ok(Got::End) };
         if self.start > 0 {
             self.buffer.copy_within(self.start..self.end, 0);
             self.end -= self.start;
             self.start = 0;
         }
         if self.end == self.buffer.len() {
-            if self.end >= MAX_RECORD {
-                return Err(Error::run(
-                    code::MALFORMED,
-                    format!("{}: a line is longer than {MAX_RECORD} bytes", self.facts.path),
-                )
-                .hint("Check that the file is of this format, and not compressed in an unknown way."));
-            }
             // Thousands of small files may be open at once. One byte more shows that a file has ended.
-            let first = self.facts.size.map_or(FIRST_BUFFER, |size| {
+            let first = self.facts.size.filter(|_| !self.grows).map_or(FIRST_BUFFER, |size| {
                 usize::try_from(size)
                     .map_or(FIRST_BUFFER, |size| size.saturating_add(1).clamp(4 << 10, FIRST_BUFFER))
             });
             self.buffer.resize((self.buffer.len() * 2).max(first), 0);
         }
-        let count = input.read(&mut self.buffer[self.end..])?;
+        let got = input.read(&mut self.buffer[self.end..])?;
         self.bytes_read = input.bytes_read();
-        self.end += count;
-        if count == 0 {
-            self.input = State::Read;
+        if let Got::Bytes(count) = got {
+            self.end += count;
         }
+        Ok(got)
+    }
+
+    /// Decodes what is in the buffer, until the batch is full.
+    fn decode(&mut self, is_last: bool) -> Result<(), Error> {
+        let data = &self.buffer[self.start..self.end];
+        self.start += self.decoder.feed(data, is_last, &mut self.rows)?;
         Ok(())
     }
 
-    fn is_stream(&self) -> bool {
-        matches!(&self.input, State::Open(input) if input.is_stream)
+    /// The text is at its end, and its last line is whole. Another follows.
+    fn end_text(&mut self) -> Result<(), Error> {
+        while self.start < self.end {
+            let before = self.start;
+            self.decode(true)?;
+            if self.start == before {
+                break;
+            }
+        }
+        self.begin_text();
+        Ok(())
+    }
+
+    /// The text has ended where it need not be whole.
+    fn cut_text(&mut self, why: &'static str, may_be_whole: bool) -> Result<(), Error> {
+        if self.start < self.end {
+            if may_be_whole && self.decoder.knows_whole_records() {
+                self.rows.expect_cut_off(Some(why));
+                let decoded = self.decode(true);
+                self.rows.expect_cut_off(None);
+                decoded?;
+            } else {
+                let rest = &self.buffer[self.start..self.end];
+                self.rows.reject_cut_off(self.decoder.line(), rest, why);
+            }
+        }
+        self.begin_text();
+        Ok(())
+    }
+
+    fn begin_text(&mut self) {
+        self.decoder = (self.fresh)();
+        (self.start, self.end) = (0, 0);
+    }
+
+    /// Gives memory back where nothing is left to decode: many files may be quiet at once.
+    fn rest(&mut self) {
+        if self.start == self.end {
+            self.buffer = Vec::new();
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    fn is_too_long(&mut self) -> Result<bool, Error> {
+        if self.end - self.start < self.max_record {
+            return Ok(false);
+        }
+        if !self.drops_long {
+            return Err(Error::run(
+                code::MALFORMED,
+                format!("{}: a line is longer than {MAX_RECORD} bytes", self.facts.path),
+            )
+            .hint("Check that the file is of this format, and not compressed in an unknown way."));
+        }
+        let why = format!("the line is longer than {} bytes", self.max_record);
+        self.rows.reject_cut_off(self.decoder.line(), &self.buffer[self.start..self.end], &why);
+        (self.start, self.end) = (0, 0);
+        self.input = State::Read;
+        Ok(true)
     }
 }
 
@@ -119,29 +244,55 @@ impl SplitReader for TextSplit {
         &self.facts.path
     }
 
-    fn next(&mut self) -> Result<Option<SplitBatch>, Error> {
+    fn next(&mut self) -> Result<Read, Error> {
         loop {
             if self.cancel.is_cancelled() {
                 return Err(Error::interrupted());
             }
             let is_last = matches!(self.input, State::Read);
-            let data = &self.buffer[self.start..self.end];
-            self.start += self.decoder.feed(data, is_last, &mut self.rows)?;
-            if is_last && self.start == self.end {
-                self.buffer = Vec::new();
-                (self.start, self.end) = (0, 0);
+            self.decode(is_last)?;
+            if is_last {
+                self.rest();
             }
-            if self.rows.is_full() || (self.is_stream() && !self.rows.is_empty()) {
+            let gives_at_once = matches!(&self.input, State::Open(input) if input.waits());
+            if self.rows.is_full() || (gives_at_once && !self.rows.is_empty()) {
                 return self.take();
             }
             if is_last {
-                return if self.rows.is_empty() { Ok(None) } else { self.take() };
+                return self.take_or(Read::End);
             }
-            self.fill()?;
+            if self.is_too_long()? {
+                continue;
+            }
+            match self.fill()? {
+                Got::Bytes(_) => {}
+                Got::Nothing => {
+                    self.rest();
+                    return self.take_or(Read::Empty);
+                }
+                Got::NextText => self.end_text()?,
+                Got::Truncated => {
+                    self.truncations += 1;
+                    self.cut_text(CUT_SHORT, false)?;
+                }
+                Got::Disconnected => {
+                    self.cut_text(HUNG_UP, true)?;
+                    return self.take_or(Read::Disconnected);
+                }
+                Got::Hangup => {
+                    self.cut_text(HUNG_UP, true)?;
+                    self.input = State::Read;
+                }
+                Got::End => self.input = State::Read,
+            }
         }
     }
 
     fn progress(&self) -> (u64, Option<u64>) {
-        (self.bytes_read, self.facts.size)
+        (self.bytes_read, self.facts.size.filter(|_| !self.grows))
+    }
+
+    fn truncations(&self) -> u64 {
+        self.truncations
     }
 }

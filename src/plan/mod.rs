@@ -12,6 +12,7 @@
 
 mod bind;
 mod constant;
+mod delay;
 mod diagnose;
 mod explain;
 mod function;

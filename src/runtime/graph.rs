@@ -12,7 +12,7 @@ use super::latency::MarkerClock;
 use super::merge::{Inputs, Merge, MergeOrder};
 use super::metrics::{OperatorReport, SourceCounters};
 use super::sink::SinkEnd;
-use super::source::{ListedRows, SourceShape, SplitInputs, SplitPipeline};
+use super::source::{ListedRows, Reading, SourceShape, SplitInputs, SplitPipeline};
 use super::task::{ChannelInputs, End, Link, Markers, Task};
 use crate::connector::{CancelToken, Connectors, ReadRequest, Source};
 use crate::error::{Error, code};
@@ -229,24 +229,38 @@ impl Builder<'_> {
             cancel: self.cancel.clone(),
         };
         let mut source: Box<dyn Source> = connector.source(table, &request)?;
-        let shape = Arc::new(SourceShape::try_new(node, &plan_node.schema)?);
+        let clock = Arc::clone(&self.options.clock.0);
+        let shape = Arc::new(SourceShape::try_new(node, &plan_node.schema, clock)?);
         let pipelines: Vec<_> = source
             .splits()?
             .into_iter()
             .map(|reader| SplitPipeline::new(reader, Arc::clone(&shape)))
             .collect();
+        let grows = !table.bounded && source.discovers_every().is_some();
         let bytes: Option<u64> = pipelines.iter().map(SplitPipeline::bytes_total).sum();
+        let bytes = bytes.filter(|_| !grows);
         self.graph.sources.push(SourceHandle {
             node: id,
             name: format!("Source({})", table.name),
             counters: Arc::clone(&shape.counters),
             bytes_total: bytes,
         });
-        // A reader of an unbounded split may wait for ever: each has a thread of its own.
-        let threads = if table.bounded { self.options.parallelism.max(1) } else { pipelines.len() };
+        // A reader of an unbounded split waits for rows: each has a thread of its own. Those that
+        // come while the query runs don't.
+        let threads = match table.bounded || grows {
+            true => self.options.parallelism.max(1),
+            false => pipelines.len(),
+        };
         let signal = Arc::new(Signal::default());
-        let in_turn = table.bounded && !shape.has_time();
-        let inputs = SplitInputs::start(pipelines, threads, in_turn, &signal, self.cancel, &table.name)?;
+        let reading = Reading {
+            threads,
+            in_turn: table.bounded && !shape.has_time(),
+            goes_on: !table.bounded,
+            task: Arc::clone(&signal),
+            cancel: self.cancel.clone(),
+            name: table.name.clone(),
+        };
+        let inputs = SplitInputs::start(source, pipelines, &shape, reading)?;
         let name = format!("source {}", table.name);
         let mut draft = self.draft(&name, Box::new(inputs), order_of(table.bounded), &plan_node.schema);
         draft.signal = signal;
@@ -383,14 +397,11 @@ fn check_runnable(node: &SourceNode) -> Result<(), Error> {
     let refuse = |what: &str| {
         Err(Error::plan(code::NOT_SUPPORTED, format!("table \"{}\": {what} can't run yet", node.table.name)))
     };
-    if watermark.max_ahead_us.is_some() {
-        return refuse("MAX AHEAD");
+    if watermark.max_ahead_us.is_some() && node.table.bounded {
+        return refuse("MAX AHEAD on a table that ends");
     }
     if watermark.periodic {
         return refuse("'scan.watermark.emit.strategy' = 'on-periodic'");
-    }
-    if watermark.idle_after_us.is_some() && !node.table.bounded {
-        return refuse("IDLE AFTER on a source that does not end");
     }
     Ok(())
 }

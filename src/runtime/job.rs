@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 use super::channel::{Received, Receiver, Signal, lock};
 use super::graph::{self, SourceHandle};
 use super::metrics::{JobSummary, OperatorReport, OperatorSummary, TaskReport};
+use super::source::SplitStatus;
 use super::task::all_arrived;
 use crate::connector::{CancelToken, Connectors};
 use crate::error::{Error, Phase};
 use crate::operator::RowCounts;
 use crate::plan::StreamPlan;
-use crate::stream::{StreamBatch, StreamElement};
+use crate::stream::{Clock, StreamBatch, StreamElement, SystemClock};
 
 /// How a job runs. None of it changes what it computes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +31,27 @@ pub struct JobOptions {
     pub latency_interval: Duration,
     /// Picks the channels that markers take.
     pub seed: u64,
+    /// What sources take the time from: idleness, and how far rows are ahead.
+    pub clock: JobClock,
 }
+
+/// The clock of a job. Two are equal if they are one.
+#[derive(Debug, Clone)]
+pub struct JobClock(pub Arc<dyn Clock>);
+
+impl Default for JobClock {
+    fn default() -> Self {
+        Self(Arc::new(SystemClock::default()))
+    }
+}
+
+impl PartialEq for JobClock {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for JobClock {}
 
 impl Default for JobOptions {
     fn default() -> Self {
@@ -40,6 +61,7 @@ impl Default for JobOptions {
             buffer_timeout: Duration::from_millis(100),
             latency_interval: Duration::from_millis(200),
             seed: 0,
+            clock: JobClock::default(),
         }
     }
 }
@@ -237,6 +259,14 @@ impl Monitor {
     }
 }
 
+impl Monitor {
+    /// The splits of all sources, source by source, in their order. Of splits that are at an end
+    /// only the last thousand are listed.
+    pub fn splits(&self) -> Vec<SplitStatus> {
+        self.0.iter().flat_map(|source| source.counters.splits.list(&source.name)).collect()
+    }
+}
+
 /// What a panic said.
 pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
@@ -252,7 +282,8 @@ fn summarise(sources: &[SourceHandle], reports: Vec<(String, TaskReport)>, wall:
         late: 0,
         partly_late: 0,
         null_time: count(|source| source.counters.null_time.load(Ordering::Relaxed)),
-        future: 0,
+        future: count(|source| source.counters.future.load(Ordering::Relaxed)),
+        truncations: count(|source| source.counters.truncations.load(Ordering::Relaxed)),
         malformed: count(|source| source.counters.malformed.load(Ordering::Relaxed)),
         filtered: 0,
         // Downstream tasks may miss the last ones before the end; those that read the sources see all.
@@ -288,14 +319,15 @@ fn source_summary(source: &SourceHandle) -> OperatorSummary {
     let read = source.counters.rows_read.load(Ordering::Relaxed);
     let malformed = source.counters.malformed.load(Ordering::Relaxed);
     let null_time = source.counters.null_time.load(Ordering::Relaxed);
-    let given = read - malformed - null_time;
+    let future = source.counters.future.load(Ordering::Relaxed);
+    let given = read - malformed - null_time - future;
     OperatorSummary {
         node: source.node,
         name: source.name.clone(),
         subtasks: 1,
         rows_in: read,
         rows_out: given,
-        counts: RowCounts { used: given, null_time, filtered: malformed, ..RowCounts::default() },
+        counts: RowCounts { used: given, null_time, future, filtered: malformed, ..RowCounts::default() },
         latency: None,
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::channel::lock;
 use super::latency::{LatencyRecorder, LatencySummary};
+use super::source::SplitBoard;
 use crate::connector::RejectedRow;
 use crate::operator::RowCounts;
 use crate::stream::Watermark;
@@ -23,6 +24,11 @@ pub(super) struct SourceCounters {
     /// Rows without event time that the source dropped.
     pub(super) null_time: AtomicU64,
     pub(super) bytes_read: AtomicU64,
+    /// Rows too far ahead of their arrival, which the source dropped.
+    pub(super) future: AtomicU64,
+    /// Files that were cut short while they were read.
+    pub(super) truncations: AtomicU64,
+    pub(super) splits: SplitBoard,
     samples: Mutex<Vec<RejectedSample>>,
 }
 
@@ -138,6 +144,8 @@ pub struct JobSummary {
     pub future: u64,
     /// Could not be read.
     pub malformed: u64,
+    /// Files that were cut short while they were read, and were begun anew.
+    pub truncations: u64,
     /// Removed by conditions and limits.
     pub filtered: u64,
     /// The last watermark that the rows gave; `None` without event time or rows.

@@ -20,6 +20,7 @@ mod task;
 #[cfg(test)]
 mod tests;
 
-pub use job::{Canceller, Job, JobHandle, JobOptions, Monitor, Progress};
+pub use job::{Canceller, Job, JobClock, JobHandle, JobOptions, Monitor, Progress};
 pub use latency::LatencySummary;
 pub use metrics::{JobSummary, OperatorSummary, RejectedSample};
+pub use source::{SplitState, SplitStatus};

@@ -109,6 +109,7 @@ impl Task {
         let mut ended = false;
         while !ended && !cancel.is_cancelled() && self.end.is_open() {
             if !self.end.has_room() {
+                self.input.pause();
                 times.back_pressured += self.sleep(LONGEST_SLEEP);
                 continue;
             }
@@ -244,6 +245,26 @@ impl Inputs for Box<dyn Inputs> {
 
     fn poll(&mut self, input: usize) -> Result<Polled, Error> {
         self.as_mut().poll(input)
+    }
+
+    fn refresh(&mut self) -> Result<(), Error> {
+        self.as_mut().refresh()
+    }
+
+    fn may_grow(&self) -> bool {
+        self.as_ref().may_grow()
+    }
+
+    fn pause(&mut self) {
+        self.as_mut().pause();
+    }
+
+    fn is_deserted(&mut self) -> bool {
+        self.as_mut().is_deserted()
+    }
+
+    fn advanced(&mut self) -> Option<Watermark> {
+        self.as_mut().advanced()
     }
 }
 

@@ -10,7 +10,9 @@ use datafusion_physical_expr::expressions::col;
 use super::channel::lock;
 use super::{Job, JobOptions};
 use crate::catalog::{Column, ColumnKind, Options, Table, TableFacts};
-use crate::connector::{Connector, Connectors, Lines, ReadRequest, Sink, Source, SplitBatch, SplitReader};
+use crate::connector::{
+    Connector, Connectors, Lines, Read, ReadRequest, Sink, Source, SplitBatch, SplitReader,
+};
 use crate::error::{Error, Phase, code};
 use crate::plan::{Operation, PlanNode, SinkNode, SinkTarget, SourceNode, StreamPlan, StreamProperties};
 use crate::stream::StreamBatch;
@@ -119,17 +121,17 @@ impl SplitReader for Script {
         &self.name
     }
 
-    fn next(&mut self) -> Result<Option<SplitBatch>, Error> {
+    fn next(&mut self) -> Result<Read, Error> {
         let batch =
             |values: Vec<i64>| SplitBatch { rows: rows(values), lines: Lines::From(1), rejected: vec![] };
         match self.steps.next() {
-            None => Ok(None),
-            Some(Step::Rows(values)) => Ok(Some(batch(values))),
+            None => Ok(Read::End),
+            Some(Step::Rows(values)) => Ok(Read::Rows(batch(values))),
             Some(Step::Fail) => Err(Error::run(code::UNREADABLE, "the disk is on fire")),
             Some(Step::Panic) => panic!("a reader lost its mind"),
             Some(Step::Forever) => {
                 self.steps = vec![Step::Forever].into_iter();
-                Ok(Some(batch(vec![1])))
+                Ok(Read::Rows(batch(vec![1])))
             }
         }
     }

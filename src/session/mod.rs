@@ -18,8 +18,9 @@ use crate::catalog::{Catalog, Relation};
 use crate::connector::Connectors;
 use crate::error::{Error, Place, SourceText, Span, code};
 use crate::plan::{Planner, StreamPlan};
-use crate::runtime::JobOptions;
+use crate::runtime::{JobClock, JobOptions};
 use crate::sql::{self, CreateTable, CreateView, Drop, Explain, Insert, Show, SpannedStatement, Statement};
+use crate::stream::Clock;
 
 pub use job::{InsertHandle, QueryHandle};
 pub use settings::{SettingInfo, Settings};
@@ -68,6 +69,7 @@ pub struct Session {
     planner: OnceLock<Planner>,
     /// The text that was parsed last.
     source: Option<Arc<SourceText>>,
+    clock: JobClock,
 }
 
 impl Default for Session {
@@ -90,7 +92,14 @@ impl Session {
             connectors,
             planner: OnceLock::new(),
             source: None,
+            clock: JobClock::default(),
         }
+    }
+
+    /// Gives the jobs to come another clock than the machine's: sources take from it when a split is
+    /// idle and how far rows are ahead of their arrival.
+    pub fn set_clock(&mut self, clock: Arc<dyn Clock>) {
+        self.clock = JobClock(clock);
     }
 
     /// Its tables and views.
@@ -215,6 +224,7 @@ impl Session {
             batch_rows: self.settings.batch_rows(),
             buffer_timeout: self.settings.buffer_timeout(),
             latency_interval: self.settings.latency_interval(),
+            clock: self.clock.clone(),
             ..JobOptions::default()
         }
     }

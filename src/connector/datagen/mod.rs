@@ -25,7 +25,7 @@ use self::field::{Generated, PROPERTIES};
 use super::assembly::{Assembly, SplitFacts, source_metadata};
 use super::options::OptionReader;
 use super::stdio::{no_columns, no_sink};
-use super::{CancelToken, Connector, Lines, ReadRequest, Sink, Source, SplitBatch, SplitReader};
+use super::{CancelToken, Connector, Lines, Read, ReadRequest, Sink, Source, SplitBatch, SplitReader};
 use crate::catalog::{ColumnKind, Options, Table, TableFacts};
 use crate::error::Error;
 
@@ -168,10 +168,10 @@ impl SplitReader for DatagenSplit {
         &self.facts.path
     }
 
-    fn next(&mut self) -> Result<Option<SplitBatch>, Error> {
+    fn next(&mut self) -> Result<Read, Error> {
         let left = self.rows.map_or(u64::MAX, |rows| rows - self.next);
         if left == 0 {
-            return Ok(None);
+            return Ok(Read::End);
         }
         let due = match &mut self.pace {
             None => u64::MAX,
@@ -186,7 +186,7 @@ impl SplitReader for DatagenSplit {
         let lines = Lines::From(self.next + 1);
         self.next += count as u64;
         let rows = self.assembly.batch(columns, count, &lines, &self.facts)?;
-        Ok(Some(SplitBatch { rows, lines, rejected: Vec::new() }))
+        Ok(Read::Rows(SplitBatch { rows, lines, rejected: Vec::new() }))
     }
 }
 
@@ -204,7 +204,7 @@ mod tests {
         let request = ReadRequest { batch_rows, ..request(table) };
         let mut all = Everything::default();
         for mut split in Datagen.source(table, &request).unwrap().splits().unwrap() {
-            while let Some(batch) = split.next().unwrap() {
+            while let Some(batch) = split.next().unwrap().rows() {
                 all.batches.push(batch.rows);
             }
         }
@@ -240,7 +240,7 @@ mod tests {
         let one = table(&[("l", DataType::Int64)], &[]);
         let request = ReadRequest { schema: one.schema(), ..request(&one) };
         let mut splits = Datagen.source(&t, &request).unwrap().splits().unwrap();
-        let alone = splits[0].next().unwrap().unwrap().rows;
+        let alone = splits[0].next().unwrap().rows().unwrap().rows;
         let values = alone.column(0).as_primitive::<Int64Type>();
         let first = rows[0].split(", ").nth(3).unwrap();
         assert_eq!(values.value(0).to_string(), first);

@@ -11,7 +11,7 @@ use crate::connector::format::options::kind_of;
 use crate::connector::input::{Compression, Input};
 use crate::connector::options::OptionReader;
 use crate::connector::testing::{read, read_text, request, table};
-use crate::connector::text_split::TextSplit;
+use crate::connector::text_split::{ByteSource, TextSplit};
 use crate::connector::{Connector, Filesystem, ReadRequest, SplitReader};
 use crate::error::Error;
 
@@ -48,7 +48,10 @@ fn split(content: &[u8], step: usize, format: &str, columns: &[(&str, DataType)]
     let reader = OptionReader::new("test", &table.options, &[&["format"]]).unwrap();
     let options = FormatOptions::read(reader, kind, false).unwrap();
     let source = Drops { bytes: content.to_vec(), at: 0, step };
-    let open = move || Input::new("pipe", source, true, Compression::Auto);
+    let open = move || {
+        let input = Input::new("pipe", source, true, Compression::Auto)?;
+        Ok(Box::new(input) as Box<dyn ByteSource>)
+    };
     let facts = SplitFacts { path: "pipe".to_owned(), ..SplitFacts::default() };
     let text = options.text.clone().unwrap();
     TextSplit::new(facts, Box::new(open), &text, &options, &physical_columns(&table), &request(&table))
@@ -57,7 +60,7 @@ fn split(content: &[u8], step: usize, format: &str, columns: &[(&str, DataType)]
 
 fn drain(mut split: TextSplit) -> Vec<String> {
     let mut all = crate::connector::testing::Everything::default();
-    while let Some(batch) = split.next().unwrap() {
+    while let Some(batch) = split.next().unwrap().rows() {
         all.batches.push(batch.rows);
     }
     all.rows()
@@ -145,7 +148,7 @@ fn metadata_columns() {
         ..request(&t)
     };
     let mut splits = Filesystem.source(&t, &request).unwrap().splits().unwrap();
-    assert_eq!(splits[0].next().unwrap().unwrap().rows.num_rows(), 2);
+    assert_eq!(splits[0].next().unwrap().rows().unwrap().rows.num_rows(), 2);
 }
 
 #[test]
@@ -173,7 +176,7 @@ fn a_pipe_gives_rows_as_they_come() {
     let content = b"{\"v\":1}\n{\"v\":2}\n{\"v\":3}\n";
     // The fourth read brings the end of the first line, the sixth that of the second.
     let mut split = split(content, 3, "json", &[("v", INT)]);
-    let first = split.next().unwrap().unwrap();
+    let first = split.next().unwrap().rows().unwrap();
     assert_eq!(first.rows.num_rows(), 1);
     assert_eq!(drain(split), ["2", "3"]);
 }

@@ -38,7 +38,7 @@ pub(super) fn find_files(path: &str) -> Result<Vec<FoundFile>, Error> {
     let mut found = Vec::new();
     if is_glob(path) {
         for path in matches(path)? {
-            let facts = fs::metadata(&path).map_err(|error| unreadable(&shown(&path), &error))?;
+            let Some(facts) = facts_of(&path)? else { continue };
             if facts.is_dir() {
                 walk(&path, &mut found)?;
             } else {
@@ -97,12 +97,24 @@ fn walk(folder: &Path, found: &mut Vec<FoundFile>) -> Result<(), Error> {
             walk(&path, found)?;
             continue;
         }
-        let facts = fs::metadata(&path).map_err(|error| unreadable(&shown(&path), &error))?;
+        let Some(facts) = facts_of(&path)? else { continue };
         if facts.is_file() {
             found.push(file(path, &facts));
         }
     }
     Ok(())
+}
+
+/// What is known of a path; `None` if it is gone since it was listed.
+fn facts_of(path: &Path) -> Result<Option<fs::Metadata>, Error> {
+    match fs::metadata(path) {
+        Ok(facts) => Ok(Some(facts)),
+        // A link to nowhere is still an error.
+        Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => {
+            Ok(None)
+        }
+        Err(error) => Err(unreadable(&shown(path), &error)),
+    }
 }
 
 fn file(path: PathBuf, facts: &fs::Metadata) -> FoundFile {

@@ -12,6 +12,9 @@
 mod coerce;
 #[cfg(test)]
 mod csv_tests;
+mod follow;
+#[cfg(test)]
+mod follow_tests;
 #[cfg(test)]
 mod input_tests;
 #[cfg(test)]
@@ -30,23 +33,26 @@ mod text_sink;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
 use self::listing::{FoundFile, find_files, is_glob, local_path};
 use self::placement::Placement;
 pub(super) use self::placement::unwritable;
-use super::assembly::file_metadata;
+use super::assembly::{SplitFacts, file_metadata};
 use super::format::options::kind_of;
 use super::format::{FormatOptions, InferredColumns, Kind, TextFormat, csv_columns, json_columns};
 use super::input::{Compression, Input};
 use super::options::OptionReader;
-use super::text_split::TextSplit;
+use super::pump::pumped;
+use super::text_split::{ByteSource, Open, TextSplit};
 use super::{Connector, ReadRequest, Sink, Source, SplitReader};
 use crate::catalog::{ColumnKind, Options, Table, TableFacts};
 use crate::error::{Code, Error, code};
 
-const KEYS: &[&str] = &["path", "format", "compression", "sink.overwrite"];
+const KEYS: &[&str] =
+    &["path", "format", "compression", "sink.overwrite", "source.monitor-interval", "bounded"];
 /// Bytes that inference looks at.
 const SAMPLE_BYTES: usize = 4 << 20;
 
@@ -60,6 +66,10 @@ struct Settings {
     format: FormatOptions,
     compression: Compression,
     overwrite: bool,
+    /// `'source.monitor-interval'`: the table goes on.
+    monitor: Option<Duration>,
+    /// `'bounded'`, for pipes.
+    bounded: Option<bool>,
 }
 
 impl Settings {
@@ -85,7 +95,45 @@ impl Settings {
             format: FormatOptions::read(reader, kind, is_tsv)?,
             compression,
             overwrite: reader.boolean("sink.overwrite")? == Some(true),
+            monitor: monitor_interval(reader)?,
+            bounded: reader.boolean("bounded")?,
         })
+    }
+}
+
+fn monitor_interval(reader: OptionReader<'_>) -> Result<Option<Duration>, Error> {
+    let key = "source.monitor-interval";
+    let Some(interval_us) = reader.duration_us(key)? else { return Ok(None) };
+    if interval_us < 1_000 {
+        return Err(reader.invalid(key, "is shorter than 1 ms").hint("Use an interval such as '1 s'."));
+    }
+    if reader.text("bounded").is_some() {
+        return Err(reader
+            .invalid("bounded", "does not go with 'source.monitor-interval', which reads on for ever")
+            .hint("Keep one of the two."));
+    }
+    Ok(Some(Duration::from_micros(interval_us.unsigned_abs())))
+}
+
+/// Whether the path is a named pipe.
+fn is_pipe(path: &str) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        std::fs::metadata(local_path(path)).is_ok_and(|facts| facts.file_type().is_fifo())
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        false
+    }
+}
+
+impl Settings {
+    /// Whether the table ends. A pipe ends when its writers close it, and nobody knows whether they
+    /// ever will.
+    fn is_bounded(&self) -> bool {
+        self.monitor.is_none() && self.bounded.unwrap_or_else(|| !is_pipe(&self.path))
     }
 }
 
@@ -100,7 +148,7 @@ impl Connector for Filesystem {
         Ok(TableFacts {
             is_source: true,
             is_sink: !is_glob(&settings.path),
-            bounded: true,
+            bounded: settings.is_bounded(),
             takes_changelog: false,
         })
     }
@@ -118,7 +166,12 @@ impl Connector for Filesystem {
     fn source(&self, table: &Table, request: &ReadRequest) -> Result<Box<dyn Source>, Error> {
         let settings = Settings::read(&table.options)?;
         let columns = physical_columns(table);
-        Ok(Box::new(FileSource { settings, columns, request: request.clone() }))
+        let monitor = settings.monitor;
+        let files = FileSource { settings, columns, bounded: table.bounded, request: request.clone() };
+        Ok(match monitor {
+            Some(interval) => Box::new(follow::FollowedFiles::new(files, interval)),
+            None => Box::new(files),
+        })
     }
 
     fn sink(&self, table: &Table, schema: SchemaRef) -> Result<Box<dyn Sink>, Error> {
@@ -148,6 +201,7 @@ pub(super) fn physical_columns(table: &Table) -> Vec<String> {
 struct FileSource {
     settings: Settings,
     columns: Vec<String>,
+    bounded: bool,
     request: ReadRequest,
 }
 
@@ -159,20 +213,27 @@ impl Source for FileSource {
 
 impl FileSource {
     fn split(&self, file: FoundFile) -> Result<Box<dyn SplitReader>, Error> {
-        let Some(text) = &self.settings.format.text else {
+        if self.settings.format.text.is_none() {
             return Ok(Box::new(parquet_split::ParquetSplit::new(file.path, file.facts, &self.request)));
-        };
+        }
         let compression = self.settings.compression;
         let name = file.facts.path.clone();
         let open = move || Input::open(&file.path, &name, compression);
-        Ok(Box::new(TextSplit::new(
-            file.facts,
-            Box::new(open),
-            text,
-            &self.settings.format,
-            &self.columns,
-            &self.request,
-        )?))
+        let open: Open = if file.facts.size.is_none() && !self.bounded {
+            pumped(&file.facts.path, open)
+        } else {
+            Box::new(move || Ok(Box::new(open()?) as Box<dyn ByteSource>))
+        };
+        Ok(Box::new(self.text_split(file.facts, open)?))
+    }
+
+    /// A split of the table's text format.
+    fn text_split(&self, facts: SplitFacts, open: Open) -> Result<TextSplit, Error> {
+        let format = &self.settings.format;
+        let Some(text) = &format.text else {
+            return Err(Error::internal("filesystem", "a Parquet file is no text"));
+        };
+        TextSplit::new(facts, open, text, format, &self.columns, &self.request)
     }
 }
 
@@ -239,7 +300,7 @@ fn sample(path: &Path, name: &str, compression: Compression) -> Result<(Vec<u8>,
     let mut sample = vec![0; SAMPLE_BYTES];
     let mut filled = 0;
     while filled < sample.len() {
-        match input.read(&mut sample[filled..])? {
+        match input.read_some(&mut sample[filled..])? {
             0 => {
                 sample.truncate(filled);
                 return Ok((sample, true));

@@ -16,7 +16,7 @@ use super::coerce::{coerce, sql_type};
 use crate::connector::assembly::{Assembly, SplitFacts};
 use crate::connector::format::sql_type_name;
 use crate::connector::input::unreadable;
-use crate::connector::{CancelToken, Lines, ReadRequest, SplitBatch, SplitReader};
+use crate::connector::{CancelToken, Lines, Read, ReadRequest, SplitBatch, SplitReader};
 use crate::error::{Error, code, did_you_mean};
 
 /// A Parquet file as a split.
@@ -90,17 +90,17 @@ impl SplitReader for ParquetSplit {
         &self.facts.path
     }
 
-    fn next(&mut self) -> Result<Option<SplitBatch>, Error> {
+    fn next(&mut self) -> Result<Read, Error> {
         if self.cancel.is_cancelled() {
             return Err(Error::interrupted());
         }
         if matches!(self.state, State::Unopened) {
             self.open()?;
         }
-        let State::Open { reader, places } = &mut self.state else { return Ok(None) };
+        let State::Open { reader, places } = &mut self.state else { return Ok(Read::End) };
         let Some(batch) = reader.next() else {
             self.state = State::Read;
-            return Ok(None);
+            return Ok(Read::End);
         };
         let batch = batch.map_err(|error| damaged(&self.facts.path, ParquetError::from(error)))?;
         let fields = self.assembly.physical().fields();
@@ -125,7 +125,7 @@ impl SplitReader for ParquetSplit {
         let lines = Lines::From(self.rows + 1);
         self.rows += batch.num_rows() as u64;
         let rows = self.assembly.batch(columns, batch.num_rows(), &lines, &self.facts)?;
-        Ok(Some(SplitBatch { rows, lines, rejected: Vec::new() }))
+        Ok(Read::Rows(SplitBatch { rows, lines, rejected: Vec::new() }))
     }
 
     fn progress(&self) -> (u64, Option<u64>) {

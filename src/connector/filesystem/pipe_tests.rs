@@ -11,7 +11,7 @@ use arrow::datatypes::{DataType, Field, Schema};
 
 use super::unwritable;
 use crate::connector::testing::{request, table};
-use crate::connector::{Connector, Filesystem};
+use crate::connector::{Connector, Filesystem, Read};
 use crate::stream::StreamBatch;
 
 /// A named pipe in a folder of its own; `None` where there is no `mkfifo`.
@@ -43,11 +43,11 @@ fn a_row_is_there_while_the_pipe_is_still_open() {
         first_was_read.recv().unwrap();
         pipe.write_all(b"2}\n").unwrap();
     });
-    let first = splits[0].next().unwrap().unwrap();
+    let first = splits[0].next().unwrap().rows().unwrap();
     assert_eq!(first.rows.num_rows(), 1);
     done.send(()).unwrap();
-    assert_eq!(splits[0].next().unwrap().unwrap().rows.num_rows(), 1);
-    assert!(splits[0].next().unwrap().is_none());
+    assert_eq!(splits[0].next().unwrap().rows().unwrap().rows.num_rows(), 1);
+    assert!(matches!(splits[0].next().unwrap(), Read::End));
     writer.join().unwrap();
 }
 

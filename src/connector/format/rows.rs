@@ -107,6 +107,8 @@ pub(crate) struct Rows {
     lines: Vec<u64>,
     rejected: Vec<RejectedRow>,
     bytes: usize,
+    /// Why the record that is read now may be cut off; such a one never fails the query.
+    cut_off: Option<&'static str>,
 }
 
 impl Rows {
@@ -141,6 +143,7 @@ impl Rows {
             lines: Vec::new(),
             rejected: Vec::new(),
             bytes: 0,
+            cut_off: None,
         })
     }
 
@@ -183,12 +186,32 @@ impl Rows {
     pub(crate) fn reject(&mut self, line: u64, text: &[u8], fault: RowFault) -> Result<(), Error> {
         let rows = self.lines.len();
         self.columns.iter_mut().for_each(|column| column.truncate(rows));
+        if let Some(why) = self.cut_off {
+            self.push_rejected(line, text, why.to_owned());
+            return Ok(());
+        }
         if self.on_error == OnError::Fail {
             let error = Error::run(code::MALFORMED, format!("{} line {line}, {}", self.split, fault.what));
             return Err(error.hint(fault.hint.unwrap_or_else(|| {
                 "Set 'errors' = 'side' or 'skip' to go on without such rows.".to_owned()
             })));
         }
+        self.push_rejected(line, text, fault.what);
+        Ok(())
+    }
+
+    /// What is read from now on may be cut off, for this reason: what does not fit is counted,
+    /// whatever the policy. The sender is at fault and not the data.
+    pub(crate) fn expect_cut_off(&mut self, why: Option<&'static str>) {
+        self.cut_off = why;
+    }
+
+    /// Counts a record that was cut off, whatever the policy.
+    pub(crate) fn reject_cut_off(&mut self, line: u64, text: &[u8], why: &str) {
+        self.push_rejected(line, text, why.to_owned());
+    }
+
+    fn push_rejected(&mut self, line: u64, text: &[u8], reason: String) {
         let keep = self.on_error == OnError::Side;
         let text = if keep {
             String::from_utf8_lossy(&text[..text.len().min(MAX_KEPT_BYTES)]).into_owned()
@@ -196,8 +219,7 @@ impl Rows {
             String::new()
         };
         self.bytes += text.len();
-        self.rejected.push(RejectedRow { line, text, reason: fault.what, keep });
-        Ok(())
+        self.rejected.push(RejectedRow { line, text, reason, keep });
     }
 
     /// The batch: its columns, their lines, and the rejected rows.

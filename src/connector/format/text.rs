@@ -37,6 +37,16 @@ enum Reader {
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 impl Decoder {
+    /// The number of the line that comes next.
+    pub(crate) fn line(&self) -> u64 {
+        self.line
+    }
+
+    /// Whether a record without a line end can be told to be whole.
+    pub(crate) fn knows_whole_records(&self) -> bool {
+        matches!(self.format, Reader::Json(_))
+    }
+
     /// A decoder of `wanted`, columns of a table whose physical columns are `table`.
     pub(crate) fn new(format: &TextFormat, split: &str, table: &[String], wanted: &Schema) -> Self {
         let names = || wanted.fields().iter().map(|field| field.name().as_str());

@@ -112,26 +112,45 @@ fn source_node(table: &Arc<Table>, wanted: &[usize]) -> Result<SourceNode, Error
     );
     let scope = Scope::of(&read_schema)?;
     let physical = |expr: &Expr| scope.physical(expr).map_err(from_datafusion);
+    let source_watermark = match &watermark {
+        Some((time, expr, spec)) => Some(SourceWatermark {
+            time: physical(time)?,
+            column: spec.column.clone(),
+            watermark: physical(expr)?,
+            unit: spec.unit,
+            null_time: spec.null_time,
+            idle_after_us: spec.idle_after_us,
+            then_advance: spec.then_advance,
+            max_ahead_us: spec.max_ahead_us,
+            periodic: TimeOptions::read(&table.options, true)?.periodic,
+        }),
+        None => None,
+    };
+    if let Some(watermark) = &source_watermark {
+        check_advance(table, watermark, &read_schema)?;
+    }
     Ok(SourceNode {
         table: Arc::clone(table),
         output: output.iter().map(physical).collect::<Result<_, _>>()?,
-        watermark: match &watermark {
-            Some((time, expr, spec)) => Some(SourceWatermark {
-                time: physical(time)?,
-                column: spec.column.clone(),
-                watermark: physical(expr)?,
-                unit: spec.unit,
-                null_time: spec.null_time,
-                idle_after_us: spec.idle_after_us,
-                then_advance: spec.then_advance,
-                max_ahead_us: spec.max_ahead_us,
-                periodic: TimeOptions::read(&table.options, true)?.periodic,
-            }),
-            None => None,
-        },
+        watermark: source_watermark,
         read,
         read_schema: Arc::new(read_schema),
     })
+}
+
+/// A watermark goes on with the clock only where it is known how far it lies behind the rows.
+fn check_advance(table: &Table, watermark: &SourceWatermark, read_schema: &Schema) -> Result<(), Error> {
+    let time_type =
+        watermark.time.data_type(read_schema).map_err(|error| Error::internal("the planner", error))?;
+    if !watermark.then_advance || watermark.constant_delay_us(&time_type).is_some() {
+        return Ok(());
+    }
+    let message = format!(
+        "table \"{}\": THEN ADVANCE needs a watermark that lies a fixed time behind \"{}\"",
+        table.name, watermark.column
+    );
+    Err(Error::plan(code::INVALID_WATERMARK, message)
+        .hint(format!("Write it as WATERMARK FOR {0} AS {0} - INTERVAL '5' SECOND.", watermark.column)))
 }
 
 /// The column over what the connector delivers: itself or its expression.

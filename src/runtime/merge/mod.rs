@@ -32,6 +32,29 @@ pub(in crate::runtime) trait Inputs: Send {
 
     /// The next element of an input.
     fn poll(&mut self, input: usize) -> Result<Polled, Error>;
+
+    /// Takes note of inputs that have come; they stand behind those there were.
+    fn refresh(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Whether more inputs may come.
+    fn may_grow(&self) -> bool {
+        false
+    }
+
+    /// For some time nobody asked for elements.
+    fn pause(&mut self) {}
+
+    /// Whether there has been no unfinished input for so long that the stream is idle.
+    fn is_deserted(&mut self) -> bool {
+        false
+    }
+
+    /// The watermark while all inputs are idle, where the clock moves it on.
+    fn advanced(&mut self) -> Option<Watermark> {
+        None
+    }
 }
 
 /// What an input has to give.
@@ -73,7 +96,11 @@ pub(in crate::runtime) struct Merge<I> {
     ready: VecDeque<StreamElement>,
     segments: Vec<(usize, StreamBatch)>,
     segment_rows: usize,
+    /// Inputs that are not finished, and whose turn it is among them.
+    live: Vec<usize>,
     next_arrival: usize,
+    /// The merged stream was told idle.
+    idle: bool,
     ended: bool,
 }
 
@@ -88,6 +115,10 @@ struct InputState {
 }
 
 impl InputState {
+    fn new() -> Self {
+        Self { head: None, bound: Watermark::MIN, finished: false, idle: false }
+    }
+
     /// The key of the next row, or the bound of it.
     fn key(&self) -> Watermark {
         match &self.head {
@@ -109,8 +140,8 @@ impl<I: Inputs> Merge<I> {
         schema: SchemaRef,
         batch_rows: usize,
     ) -> Self {
-        let state = || InputState { head: None, bound: Watermark::MIN, finished: false, idle: false };
-        let states = (0..inputs.len()).map(|_| state()).collect();
+        let states = (0..inputs.len()).map(|_| InputState::new()).collect();
+        let live = (0..inputs.len()).collect();
         Self {
             inputs,
             states,
@@ -121,7 +152,9 @@ impl<I: Inputs> Merge<I> {
             ready: VecDeque::new(),
             segments: Vec::new(),
             segment_rows: 0,
+            live,
             next_arrival: 0,
+            idle: false,
             ended: false,
         }
     }
@@ -136,8 +169,8 @@ impl<I: Inputs> Merge<I> {
                 return Ok(Merged::Ended);
             }
             let progress = match self.order {
-                _ if self.states.len() == 1 => self.pass()?,
-                _ if self.states.is_empty() => {
+                MergeOrder::Aligned if self.states.len() == 1 => self.pass()?,
+                MergeOrder::Aligned if self.states.is_empty() => {
                     self.end();
                     true
                 }
@@ -148,6 +181,11 @@ impl<I: Inputs> Merge<I> {
                 return Ok(Merged::Pending);
             }
         }
+    }
+
+    /// For some time nobody asked for elements: it is not the inputs' fault that they gave none.
+    pub(in crate::runtime) fn pause(&mut self) {
+        self.inputs.pause();
     }
 
     /// One input: its elements as they are.
@@ -325,56 +363,95 @@ impl<I: Inputs> Merge<I> {
 
     /// Takes one element from the next input that has one, in turn.
     fn take_arrived(&mut self) -> Result<bool, Error> {
-        let count = self.states.len();
+        self.inputs.refresh()?;
+        while self.states.len() < self.inputs.len() {
+            self.live.push(self.states.len());
+            self.states.push(InputState::new());
+        }
+        let count = self.live.len();
         for step in 0..count {
-            let input = (self.next_arrival + step) % count;
-            if self.states[input].finished {
-                continue;
-            }
+            let place = (self.next_arrival + step) % count;
+            let input = self.live[place];
             let Polled::Element(element) = self.inputs.poll(input)? else { continue };
-            self.next_arrival = (input + 1) % count;
+            self.next_arrival = place + 1;
             match element {
                 StreamElement::Batch(batch) => self.take_arrived_batch(input, batch)?,
                 StreamElement::Watermark(watermark) => {
                     let bound = &mut self.states[input].bound;
                     *bound = watermark.max(*bound);
                 }
-                StreamElement::Status(status) => self.states[input].idle = status == StreamStatus::Idle,
+                StreamElement::Status(status) => {
+                    self.states[input].idle = status == StreamStatus::Idle;
+                    if status == StreamStatus::Active {
+                        self.wake();
+                    }
+                }
                 StreamElement::Latency(marker) => self.ready.push_back(StreamElement::Latency(marker)),
-                StreamElement::End => self.states[input].finished = true,
+                StreamElement::End => {
+                    self.states[input].finished = true;
+                    self.live.remove(place);
+                    self.next_arrival = place;
+                }
             }
-            if self.states.iter().all(|state| state.finished) {
-                self.end();
-            } else {
-                self.advance(self.lowest_active());
-            }
+            self.advance_arrived();
             return Ok(true);
         }
-        Ok(false)
+        self.advance_arrived();
+        Ok(!self.ready.is_empty())
     }
 
     fn take_arrived_batch(&mut self, input: usize, batch: StreamBatch) -> Result<(), Error> {
         self.states[input].idle = false;
+        self.wake();
         let mut batch = self.relabel(batch)?;
         if let Some(running) = &batch.running {
-            let others =
-                self.states.iter().enumerate().filter(|(other, s)| *other != input && !s.finished && !s.idle);
-            let others = others.map(|(_, state)| state.bound).min().unwrap_or(Watermark::MAX);
+            let others = self.live.iter().filter(|other| **other != input).map(|other| &self.states[*other]);
+            let others = others.filter(|state| !state.idle).map(|state| state.bound).min();
+            let (low, high) = (self.given, others.unwrap_or(Watermark::MAX).max(self.given));
+            let first = running.values().first().map_or(low, |first| Watermark(*first));
             let last = running.last().unwrap_or(Watermark::MIN);
-            let (low, high) = (self.given.0, others.0.max(self.given.0));
-            let merged = running.values().iter().map(|own| (*own).clamp(low, high));
-            let merged = RunningWatermark::new(merged.collect::<Vec<_>>());
-            batch.running = Some(merged);
+            if first < low || last > high {
+                let merged = running.values().iter().map(|own| (*own).clamp(low.0, high.0));
+                batch.running = Some(RunningWatermark::new(merged.collect::<Vec<_>>()));
+            }
             self.states[input].bound = self.states[input].bound.max(last);
         }
         self.ready.push_back(StreamElement::Batch(batch));
         Ok(())
     }
 
-    /// The lowest watermark of the inputs that count.
-    fn lowest_active(&self) -> Watermark {
-        let active = self.states.iter().filter(|state| !state.finished && !state.idle);
-        active.map(|state| state.bound).min().unwrap_or(self.given)
+    /// Moves the watermark to the lowest of the inputs that count. Where none of them counts, to the
+    /// highest, once, and then the stream is idle.
+    fn advance_arrived(&mut self) {
+        let live = self.live.iter().map(|input| &self.states[*input]);
+        let lowest = live.clone().filter(|state| !state.idle).map(|state| state.bound).min();
+        if let Some(lowest) = lowest {
+            self.advance(lowest);
+            return;
+        }
+        let highest = live.map(|state| state.bound).max();
+        if highest.is_none() && !self.inputs.may_grow() {
+            self.end();
+            return;
+        }
+        if self.idle || (highest.is_none() && !self.inputs.is_deserted()) {
+            return;
+        }
+        if let Some(advanced) = self.inputs.advanced() {
+            self.advance(advanced);
+            return;
+        }
+        self.advance(highest.unwrap_or(self.given));
+        self.ready.push_back(StreamElement::Status(StreamStatus::Idle));
+        self.idle = true;
+    }
+
+    /// The stream counts again.
+    fn wake(&mut self) {
+        if self.idle {
+            self.idle = false;
+            self.ready.push_back(StreamElement::Status(StreamStatus::Active));
+        }
     }
 
     fn advance(&mut self, watermark: Watermark) {

@@ -1,6 +1,8 @@
 //! Reading a table: a reader thread per split or a few for many, event time made right behind the
 //! reader, splits merged in event-time order.
 
+mod board;
+mod idle;
 mod pipeline;
 mod readers;
 mod watermark;
@@ -14,8 +16,10 @@ use super::merge::{Inputs, Polled};
 use crate::error::Error;
 use crate::stream::{StreamBatch, StreamElement};
 
+pub(super) use board::SplitBoard;
+pub use board::{SplitState, SplitStatus};
 pub(super) use pipeline::{SourceShape, SplitPipeline};
-pub(super) use readers::SplitInputs;
+pub(super) use readers::{Reading, SplitInputs};
 
 /// Rows that stand in the query, as an input.
 pub(super) struct ListedRows(std::vec::IntoIter<StreamElement>);

@@ -1,7 +1,7 @@
 //! One split: read, compute columns, make event time. Runs on a reader thread.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use arrow::array::BooleanArray;
@@ -10,15 +10,17 @@ use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 
+use super::super::channel::lock;
 use super::super::metrics::SourceCounters;
 use super::batch_of;
+use super::board::{SplitCell, SplitState};
 use super::watermark::{WatermarkRule, run};
 use crate::catalog::NullTime;
-use crate::connector::{Lines, SplitBatch, SplitReader};
+use crate::connector::{Lines, Read, SplitBatch, SplitReader};
 use crate::error::{Error, code};
 use crate::operator::evaluate::evaluate;
 use crate::plan::{ExprRef, SourceNode, SourceWatermark};
-use crate::stream::{RunningWatermark, StreamBatch, StreamElement, Watermark, event_times};
+use crate::stream::{Clock, RunningWatermark, StreamBatch, StreamElement, Watermark, event_times};
 
 /// What all splits of a source have in common.
 pub(in super::super) struct SourceShape {
@@ -26,12 +28,27 @@ pub(in super::super) struct SourceShape {
     output: Vec<ExprRef>,
     schema: SchemaRef,
     time: Option<(SourceWatermark, WatermarkRule)>,
+    /// `MAX AHEAD`, where it counts.
+    max_ahead_us: Option<i64>,
+    clock: Arc<dyn Clock>,
+    last_arrival: Mutex<Option<Arrival>>,
     pub(in super::super) counters: Arc<SourceCounters>,
+}
+
+/// When a source's last row came.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Arrival {
+    pub(super) wall_us: i64,
+    pub(super) elapsed_us: i64,
 }
 
 impl SourceShape {
     /// `schema` is that of the node's output.
-    pub(in super::super) fn try_new(node: &SourceNode, schema: &SchemaRef) -> Result<Self, Error> {
+    pub(in super::super) fn try_new(
+        node: &SourceNode,
+        schema: &SchemaRef,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, Error> {
         let time = match &node.watermark {
             None => None,
             Some(spec) => {
@@ -46,7 +63,10 @@ impl SourceShape {
             table: node.table.name.clone(),
             output: node.output.clone(),
             schema: Arc::clone(schema),
+            max_ahead_us: node.watermark.as_ref().and_then(|spec| spec.max_ahead_us),
             time,
+            clock,
+            last_arrival: Mutex::new(None),
             counters: Arc::default(),
         })
     }
@@ -54,6 +74,28 @@ impl SourceShape {
     /// Whether the source makes watermarks.
     pub(in super::super) fn has_time(&self) -> bool {
         self.time.is_some()
+    }
+
+    pub(super) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// `IDLE AFTER`, microseconds.
+    pub(super) fn idle_after_us(&self) -> Option<i64> {
+        self.time.as_ref().and_then(|(spec, _)| spec.idle_after_us)
+    }
+
+    /// For `THEN ADVANCE`: how far the watermark lies behind the times of rows.
+    pub(super) fn advance_delay_us(&self) -> Option<i64> {
+        match &self.time {
+            Some((spec, WatermarkRule::Delay(delay_us))) if spec.then_advance => Some(*delay_us),
+            _ => None,
+        }
+    }
+
+    /// When the last row of any split came.
+    pub(super) fn last_arrival(&self) -> Option<Arrival> {
+        *lock(&self.last_arrival)
     }
 }
 
@@ -63,11 +105,36 @@ pub(in super::super) struct SplitPipeline {
     shape: Arc<SourceShape>,
     watermark: i64,
     bytes_seen: u64,
+    truncations_seen: u64,
+    /// It gave a row.
+    has_spoken: bool,
+    cell: Arc<SplitCell>,
+}
+
+/// What a read of a split came to.
+pub(super) enum Step {
+    /// Rows, then the watermark after them; at last `End`.
+    Elements(Vec<StreamElement>),
+    /// Nothing: this is why.
+    Quiet(SplitState),
 }
 
 impl SplitPipeline {
     pub(in super::super) fn new(reader: Box<dyn SplitReader>, shape: Arc<SourceShape>) -> Self {
-        Self { reader, shape, watermark: Watermark::MIN.0, bytes_seen: 0 }
+        let cell = shape.counters.splits.add(reader.name());
+        Self {
+            reader,
+            shape,
+            watermark: Watermark::MIN.0,
+            bytes_seen: 0,
+            truncations_seen: 0,
+            has_spoken: false,
+            cell,
+        }
+    }
+
+    pub(super) fn cell(&self) -> &Arc<SplitCell> {
+        &self.cell
     }
 
     /// Bytes of the split in all, where known.
@@ -75,23 +142,38 @@ impl SplitPipeline {
         self.reader.progress().1
     }
 
-    /// The next elements of the split: rows, then the watermark after them; at last `End`.
-    pub(super) fn next(&mut self) -> Result<Vec<StreamElement>, Error> {
+    /// Reads on.
+    pub(super) fn next(&mut self) -> Result<Step, Error> {
         let read = self.reader.next()?;
         let arrived = Instant::now();
         let bytes = self.reader.progress().0;
         let counters = &self.shape.counters;
         counters.bytes_read.fetch_add(bytes.saturating_sub(self.bytes_seen), Ordering::Relaxed);
         self.bytes_seen = bytes;
-        let Some(SplitBatch { rows, lines, rejected }) = read else {
-            return Ok(vec![StreamElement::End]);
+        let truncations = self.reader.truncations();
+        counters.truncations.fetch_add(truncations - self.truncations_seen, Ordering::Relaxed);
+        self.truncations_seen = truncations;
+        let SplitBatch { rows, lines, rejected } = match read {
+            Read::Rows(batch) => batch,
+            Read::Empty if self.has_spoken => return Ok(Step::Quiet(SplitState::Empty)),
+            Read::Empty => return Ok(Step::Quiet(SplitState::NeverSpoke)),
+            Read::Disconnected => return Ok(Step::Quiet(SplitState::Disconnected)),
+            Read::End => return Ok(Step::Elements(vec![StreamElement::End])),
         };
+        self.has_spoken = true;
         let total = (rows.num_rows() + rejected.len()) as u64;
         counters.rows_read.fetch_add(total, Ordering::Relaxed);
         if !rejected.is_empty() {
             counters.reject(self.reader.name(), rejected);
         }
-        self.prepare(rows, &lines, arrived)
+        let wall_us = self.shape.clock.wall_us();
+        if self.shape.advance_delay_us().is_some() {
+            let arrival = Arrival { wall_us, elapsed_us: self.shape.clock.elapsed_us() };
+            *lock(&self.shape.last_arrival) = Some(arrival);
+        }
+        let elements = self.prepare(rows, &lines, arrived, wall_us)?;
+        self.cell.set_watermark(self.watermark);
+        Ok(Step::Elements(elements))
     }
 
     fn prepare(
@@ -99,6 +181,7 @@ impl SplitPipeline {
         rows: RecordBatch,
         lines: &Lines,
         arrived: Instant,
+        wall_us: i64,
     ) -> Result<Vec<StreamElement>, Error> {
         let shape = Arc::clone(&self.shape);
         let Some((spec, rule)) = &shape.time else {
@@ -120,6 +203,19 @@ impl SplitPipeline {
                     let time = evaluate(&spec.time, &rows)?;
                     (times, nulls) = event_times(time.as_ref())?;
                 }
+            }
+        }
+        if let Some(max_ahead_us) = shape.max_ahead_us {
+            let latest = wall_us.saturating_add(max_ahead_us);
+            let is_future =
+                |row: usize| times[row] > latest && nulls.as_ref().is_none_or(|n| n.is_valid(row));
+            let keep: BooleanArray = (0..times.len()).map(|row| Some(!is_future(row))).collect();
+            let dropped = keep.false_count() as u64;
+            if dropped > 0 {
+                shape.counters.future.fetch_add(dropped, Ordering::Relaxed);
+                rows = filter_record_batch(&rows, &keep).map_err(|e| Error::internal("source", e))?;
+                let time = evaluate(&spec.time, &rows)?;
+                (times, nulls) = event_times(time.as_ref())?;
             }
         }
         let (wanted, wanted_nulls) =

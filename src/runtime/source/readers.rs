@@ -1,87 +1,186 @@
-//! Threads that read splits ahead of the source's task.
+//! Threads that read splits ahead of the source's task, and one that looks for more of them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::super::channel::{Signal, lock};
 use super::super::job::panic_text;
 use super::super::merge::{Inputs, Polled};
-use super::pipeline::SplitPipeline;
-use crate::connector::CancelToken;
+use super::board::{SplitCell, SplitState};
+use super::idle::IdleTimer;
+use super::pipeline::{SourceShape, SplitPipeline, Step};
+use crate::connector::{CancelToken, Source};
 use crate::error::Error;
-use crate::stream::StreamElement;
+use crate::stream::{Clock, StreamElement, StreamStatus, Watermark};
 
 /// Batches of a split that are read ahead.
 const AHEAD: usize = 2;
+/// First and longest rest of a quiet split before it is asked again.
+const FIRST_NAP: Duration = Duration::from_millis(1);
+const LONGEST_NAP: Duration = Duration::from_millis(32);
+/// With more quiet splits than this, each is asked less often.
+const QUIET_SPLITS: usize = 256;
+/// A reader that took this long to say that there is nothing has waited for rows by itself.
+const WAITED: Duration = Duration::from_millis(5);
+/// Longest sleep between two looks at whether the job was cancelled.
+const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+/// Time between two probes of a split, microseconds.
+const PROBE_US: i64 = 10_000;
 
 /// The splits of a source as inputs of a merge.
 pub(in super::super) struct SplitInputs {
     shared: Arc<Shared>,
-    at_hand: Vec<VecDeque<StreamElement>>,
+    splits: Vec<Split>,
     /// Without event time the splits are read one after another.
     in_turn: bool,
+    idleness: Option<Idleness>,
+    clock: Arc<dyn Clock>,
+    /// Where the clock has brought the watermark of the quiet source, and when that was found.
+    advanced: Option<Watermark>,
+    probed_us: i64,
+    /// While no split is open and more may come.
+    deserted: Option<IdleTimer>,
+}
+
+/// `IDLE AFTER`.
+#[derive(Debug, Clone, Copy)]
+struct Idleness {
+    timeout_us: i64,
+    /// `THEN ADVANCE`: how far behind the wall clock the watermark of a quiet source is.
+    advance_delay_us: Option<i64>,
+}
+
+/// What the merging task knows of a split.
+struct Split {
+    at_hand: VecDeque<StreamElement>,
+    timer: Option<IdleTimer>,
+    probed_us: i64,
+    cell: Arc<SplitCell>,
+}
+
+/// How the splits of a source are read.
+pub(in super::super) struct Reading {
+    /// Reader threads.
+    pub(in super::super) threads: usize,
+    /// A split is begun when the one before has ended.
+    pub(in super::super) in_turn: bool,
+    /// The table does not end: splits are told idle.
+    pub(in super::super) goes_on: bool,
+    /// What wakes the task that merges the splits.
+    pub(in super::super) task: Arc<Signal>,
+    pub(in super::super) cancel: CancelToken,
+    /// The table.
+    pub(in super::super) name: String,
 }
 
 struct Shared {
     work: Mutex<Work>,
     work_added: Condvar,
+    closing: Condvar,
+    /// Number of splits so far.
+    count: AtomicUsize,
+    /// No more splits can be found; `Work::failure` says why.
+    failed: AtomicBool,
     /// The task that merges the splits.
     task: Arc<Signal>,
     cancel: CancelToken,
+    shape: Arc<SourceShape>,
 }
 
 #[derive(Default)]
 struct Work {
     /// Splits to read on in, first come first served.
     queue: VecDeque<(usize, SplitPipeline)>,
+    /// Splits that have nothing to read, by when to ask them again.
+    quiet: BTreeMap<(Instant, usize), SplitPipeline>,
     slots: Vec<Slot>,
+    /// More splits may come.
+    grows: bool,
     closed: bool,
+    /// Why no more splits can be found.
+    failure: Option<Error>,
 }
 
-#[derive(Default)]
 struct Slot {
     read: VecDeque<Result<Vec<StreamElement>, Error>>,
     /// The split, while it has enough read ahead.
     resting: Option<SplitPipeline>,
+    /// What the reader said last.
+    is_empty: bool,
+    nap: Duration,
+    cell: Arc<SplitCell>,
+}
+
+impl Work {
+    fn add(&mut self, pipeline: SplitPipeline, rests: bool) {
+        let split = self.slots.len();
+        let mut slot = Slot {
+            read: VecDeque::new(),
+            resting: None,
+            is_empty: false,
+            nap: FIRST_NAP,
+            cell: Arc::clone(pipeline.cell()),
+        };
+        if rests {
+            slot.resting = Some(pipeline);
+        } else {
+            self.queue.push_back((split, pipeline));
+        }
+        self.slots.push(slot);
+    }
 }
 
 impl SplitInputs {
-    /// Starts `threads` readers. With `in_turn` a split is begun when the one before has ended.
+    /// Starts the readers, and the search for more splits if the source knows of such.
     pub(in super::super) fn start(
+        source: Box<dyn Source>,
         pipelines: Vec<SplitPipeline>,
-        threads: usize,
-        in_turn: bool,
-        task: &Arc<Signal>,
-        cancel: &CancelToken,
-        name: &str,
+        shape: &Arc<SourceShape>,
+        reading: Reading,
     ) -> Result<Self, Error> {
+        let interval = source.discovers_every().filter(|_| reading.goes_on);
         let splits = pipelines.len();
-        let mut work = Work::default();
+        let mut work = Work { grows: interval.is_some(), ..Work::default() };
         for (number, pipeline) in pipelines.into_iter().enumerate() {
-            let mut slot = Slot::default();
-            if in_turn && number > 0 {
-                slot.resting = Some(pipeline);
-            } else {
-                work.queue.push_back((number, pipeline));
-            }
-            work.slots.push(slot);
+            work.add(pipeline, reading.in_turn && number > 0);
         }
         let shared = Arc::new(Shared {
             work: Mutex::new(work),
             work_added: Condvar::new(),
-            task: Arc::clone(task),
-            cancel: cancel.clone(),
+            closing: Condvar::new(),
+            count: AtomicUsize::new(splits),
+            failed: AtomicBool::new(false),
+            task: reading.task,
+            cancel: reading.cancel,
+            shape: Arc::clone(shape),
         });
-        for number in 0..threads.min(splits) {
+        let threads = if interval.is_some() { reading.threads } else { reading.threads.min(splits) };
+        for number in 0..threads {
             let shared = Arc::clone(&shared);
-            std::thread::Builder::new()
-                .name(format!("read {name} {number}"))
-                .spawn(move || read(&shared))
-                .map_err(|error| Error::internal("runtime", error))?;
+            spawn(format!("read {} {number}", reading.name), move || read(&shared))?;
         }
-        let at_hand = (0..splits).map(|_| VecDeque::new()).collect();
-        Ok(Self { shared, at_hand, in_turn })
+        if let Some(interval) = interval {
+            let shared = Arc::clone(&shared);
+            spawn(format!("find {}", reading.name), move || discover(&shared, source, interval))?;
+        }
+        let idleness = reading.goes_on.then(|| shape.idle_after_us()).flatten();
+        let idleness =
+            idleness.map(|timeout_us| Idleness { timeout_us, advance_delay_us: shape.advance_delay_us() });
+        let mut inputs = Self {
+            shared,
+            splits: Vec::new(),
+            in_turn: reading.in_turn,
+            idleness,
+            clock: Arc::clone(shape.clock()),
+            advanced: None,
+            probed_us: i64::MIN,
+            deserted: None,
+        };
+        inputs.refresh()?;
+        Ok(inputs)
     }
 
     /// Lets the readers go on with a split that rests.
@@ -91,31 +190,129 @@ impl SplitInputs {
             self.shared.work_added.notify_one();
         }
     }
+
+    /// Whether the split becomes idle by this look at it.
+    fn becomes_idle(&mut self, input: usize) -> bool {
+        let split = &mut self.splits[input];
+        let Some(timer) = &mut split.timer else { return false };
+        let now_us = self.clock.elapsed_us();
+        if timer.is_idle() || now_us < split.probed_us.saturating_add(PROBE_US) {
+            return false;
+        }
+        split.probed_us = now_us;
+        let is_empty = {
+            let work = lock(&self.shared.work);
+            let slot = &work.slots[input];
+            slot.is_empty && slot.read.is_empty()
+        };
+        let idle = timer.probe(now_us, is_empty);
+        if idle {
+            split.cell.set_idle(true);
+        }
+        idle
+    }
+}
+
+fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+    let started = std::thread::Builder::new().name(name).spawn(run);
+    started.map(|_| ()).map_err(|error| Error::internal("runtime", error))
 }
 
 impl Inputs for SplitInputs {
     fn len(&self) -> usize {
-        self.at_hand.len()
+        self.splits.len()
+    }
+
+    fn refresh(&mut self) -> Result<(), Error> {
+        if self.shared.failed.load(Ordering::Acquire)
+            && let Some(error) = lock(&self.shared.work).failure.take()
+        {
+            return Err(error);
+        }
+        let count = self.shared.count.load(Ordering::Acquire);
+        if count == self.splits.len() {
+            return Ok(());
+        }
+        let work = lock(&self.shared.work);
+        for slot in &work.slots[self.splits.len()..count] {
+            self.splits.push(Split {
+                at_hand: VecDeque::new(),
+                timer: self.idleness.map(|idleness| IdleTimer::new(idleness.timeout_us)),
+                probed_us: i64::MIN,
+                cell: Arc::clone(&slot.cell),
+            });
+        }
+        self.deserted = None;
+        Ok(())
+    }
+
+    fn may_grow(&self) -> bool {
+        lock(&self.shared.work).grows
+    }
+
+    fn pause(&mut self) {
+        for split in &mut self.splits {
+            if let Some(timer) = &mut split.timer {
+                timer.pause();
+            }
+        }
+        if let Some(timer) = &mut self.deserted {
+            timer.pause();
+        }
+    }
+
+    fn is_deserted(&mut self) -> bool {
+        let Some(idleness) = self.idleness else { return false };
+        // The first look starts the timer; a new split ends the desertion.
+        let now_us = self.clock.elapsed_us();
+        let timer = self.deserted.get_or_insert_with(|| IdleTimer::new(idleness.timeout_us));
+        timer.probe(now_us, true);
+        timer.is_idle()
+    }
+
+    fn advanced(&mut self) -> Option<Watermark> {
+        let delay_us = self.idleness?.advance_delay_us?;
+        let now_us = self.clock.elapsed_us();
+        if self.advanced.is_none() || now_us >= self.probed_us.saturating_add(PROBE_US) {
+            self.probed_us = now_us;
+            let arrival = self.shared.shape.last_arrival()?;
+            let since_us = now_us.saturating_sub(arrival.elapsed_us);
+            let watermark = arrival.wall_us.saturating_add(since_us).saturating_sub(delay_us);
+            self.advanced = Some(Watermark(watermark));
+        }
+        self.advanced
     }
 
     fn poll(&mut self, input: usize) -> Result<Polled, Error> {
-        if let Some(element) = self.at_hand[input].pop_front() {
+        if let Some(element) = self.splits[input].at_hand.pop_front() {
             return Ok(Polled::Element(element));
         }
         let read = {
             let mut work = lock(&self.shared.work);
-            let Some(read) = work.slots[input].read.pop_front() else { return Ok(Polled::Pending) };
-            if work.slots[input].read.len() < AHEAD {
+            let read = work.slots[input].read.pop_front();
+            if read.is_some() && work.slots[input].read.len() < AHEAD {
                 self.wake(&mut work, input);
             }
-            read?
+            read
         };
+        let Some(read) = read else {
+            return Ok(match self.becomes_idle(input) {
+                true => Polled::Element(StreamElement::Status(StreamStatus::Idle)),
+                false => Polled::Pending,
+            });
+        };
+        let read = read?;
         if self.in_turn && read.iter().any(|element| matches!(element, StreamElement::End)) {
             let mut work = lock(&self.shared.work);
             self.wake(&mut work, input + 1);
         }
-        self.at_hand[input].extend(read);
-        Ok(self.at_hand[input].pop_front().map_or(Polled::Pending, Polled::Element))
+        let split = &mut self.splits[input];
+        if let Some(timer) = &mut split.timer {
+            timer.wake();
+            split.cell.set_idle(false);
+        }
+        split.at_hand.extend(read);
+        Ok(split.at_hand.pop_front().map_or(Polled::Pending, Polled::Element))
     }
 }
 
@@ -124,43 +321,134 @@ impl Drop for SplitInputs {
         let mut work = lock(&self.shared.work);
         work.closed = true;
         work.queue.clear();
+        work.quiet.clear();
         for slot in &mut work.slots {
             slot.resting = None;
         }
         self.shared.work_added.notify_all();
+        self.shared.closing.notify_all();
     }
 }
 
 /// The life of a reader thread: takes the split that waits longest, reads one batch of it.
 fn read(shared: &Shared) {
+    while let Some((split, mut pipeline)) = next_split(shared) {
+        let begun = Instant::now();
+        let read = catch_unwind(AssertUnwindSafe(|| pipeline.next()))
+            .unwrap_or_else(|panic| Err(Error::internal("source", panic_text(panic.as_ref()))));
+        let mut work = lock(&shared.work);
+        if work.closed {
+            return;
+        }
+        let quiet = work.quiet.len();
+        let slot = &mut work.slots[split];
+        let elements = match read {
+            Ok(Step::Quiet(state)) => {
+                if !slot.is_empty || state == SplitState::Disconnected {
+                    slot.is_empty = state != SplitState::Disconnected;
+                    slot.cell.set(state);
+                    shared.task.notify();
+                }
+                if begun.elapsed() >= WAITED {
+                    work.queue.push_back((split, pipeline));
+                } else {
+                    let crowd = u32::try_from(quiet / QUIET_SPLITS).unwrap_or(u32::MAX).saturating_add(1);
+                    let due = Instant::now() + slot.nap.saturating_mul(crowd);
+                    slot.nap = (slot.nap * 2).min(LONGEST_NAP);
+                    work.quiet.insert((due, split), pipeline);
+                }
+                continue;
+            }
+            Ok(Step::Elements(elements)) => Ok(elements),
+            Err(error) => Err(error),
+        };
+        slot.is_empty = false;
+        slot.nap = FIRST_NAP;
+        let goes_on = matches!(&elements, Ok(given) if !matches!(given.last(), Some(StreamElement::End)));
+        slot.read.push_back(elements);
+        if goes_on && slot.read.len() < AHEAD {
+            slot.cell.set(SplitState::Active);
+            work.queue.push_back((split, pipeline));
+        } else if goes_on {
+            slot.cell.set(SplitState::Paused);
+            slot.resting = Some(pipeline);
+        } else {
+            shared.shape.counters.splits.finish(&slot.cell);
+        }
+        drop(work);
+        shared.task.notify();
+    }
+}
+
+/// Waits for a split to read. `None` when nobody wants rows any more.
+fn next_split(shared: &Shared) -> Option<(usize, SplitPipeline)> {
+    let mut work = lock(&shared.work);
     loop {
-        let (split, mut pipeline) = {
+        if work.closed || shared.cancel.is_cancelled() {
+            return None;
+        }
+        let now = Instant::now();
+        while let Some(entry) = work.quiet.first_entry().filter(|entry| entry.key().0 <= now) {
+            let ((_, split), pipeline) = entry.remove_entry();
+            work.queue.push_back((split, pipeline));
+        }
+        if let Some(next) = work.queue.pop_front() {
+            return Some(next);
+        }
+        let due = work.quiet.first_key_value().map(|((due, _), _)| due.saturating_duration_since(now));
+        work = match due {
+            Some(due) => wait(&shared.work_added, work, due),
+            None => shared.work_added.wait(work).unwrap_or_else(PoisonError::into_inner),
+        };
+    }
+}
+
+fn wait<'a, T>(
+    condition: &Condvar,
+    guard: std::sync::MutexGuard<'a, T>,
+    longest: Duration,
+) -> std::sync::MutexGuard<'a, T> {
+    condition.wait_timeout(guard, longest).map_or_else(|poisoned| poisoned.into_inner().0, |(guard, _)| guard)
+}
+
+/// Looks for more splits from time to time.
+fn discover(shared: &Shared, mut source: Box<dyn Source>, interval: Duration) {
+    let mut due = Instant::now() + interval;
+    loop {
+        {
             let mut work = lock(&shared.work);
             loop {
                 if work.closed || shared.cancel.is_cancelled() {
                     return;
                 }
-                if let Some(next) = work.queue.pop_front() {
-                    break next;
+                let left = due.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    break;
                 }
-                work = shared.work_added.wait(work).unwrap_or_else(std::sync::PoisonError::into_inner);
-            }
-        };
-        let read = catch_unwind(AssertUnwindSafe(|| pipeline.next()))
-            .unwrap_or_else(|panic| Err(Error::internal("source", panic_text(panic.as_ref()))));
-        let goes_on = matches!(&read, Ok(elements) if !matches!(elements.last(), Some(StreamElement::End)));
-        {
-            let mut work = lock(&shared.work);
-            if work.closed {
-                return;
-            }
-            work.slots[split].read.push_back(read);
-            if goes_on && work.slots[split].read.len() < AHEAD {
-                work.queue.push_back((split, pipeline));
-            } else if goes_on {
-                work.slots[split].resting = Some(pipeline);
+                work = wait(&shared.closing, work, left.min(LONGEST_SLEEP));
             }
         }
-        shared.task.notify();
+        let found = catch_unwind(AssertUnwindSafe(|| source.discover()))
+            .unwrap_or_else(|panic| Err(Error::internal("source", panic_text(panic.as_ref()))));
+        match found {
+            Ok(found) if found.is_empty() => {}
+            Ok(found) => {
+                let mut work = lock(&shared.work);
+                for reader in found {
+                    work.add(SplitPipeline::new(reader, Arc::clone(&shared.shape)), false);
+                }
+                shared.count.store(work.slots.len(), Ordering::Release);
+                shared.work_added.notify_all();
+                drop(work);
+                shared.task.notify();
+            }
+            Err(error) => {
+                lock(&shared.work).failure = Some(error);
+                shared.failed.store(true, Ordering::Release);
+                shared.task.notify();
+                return;
+            }
+        }
+        due = Instant::now() + interval;
     }
 }

@@ -4,16 +4,13 @@ use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::buffer::{NullBuffer, ScalarBuffer};
-use arrow::datatypes::{DataType, IntervalMonthDayNano};
+use arrow::datatypes::DataType;
 use arrow::record_batch::RecordBatch;
-use datafusion_common::ScalarValue;
-use datafusion_expr::Operator as BinaryOperator;
-use datafusion_physical_expr::expressions::{BinaryExpr, Literal};
 
 use crate::error::Error;
 use crate::operator::evaluate::evaluate;
 use crate::plan::{ExprRef, SourceWatermark};
-use crate::stream::{TimeUnit, event_times};
+use crate::stream::event_times;
 
 /// What rows ask the watermark to be, in microseconds.
 #[derive(Debug, Clone)]
@@ -27,7 +24,7 @@ pub(super) enum WatermarkRule {
 impl WatermarkRule {
     /// The rule of a watermark declaration.
     pub(super) fn of(spec: &SourceWatermark, time_type: &DataType) -> Self {
-        match constant_delay(spec, time_type) {
+        match spec.constant_delay_us(time_type) {
             Some(delay_us) => Self::Delay(delay_us),
             None => Self::Expression(Arc::clone(&spec.watermark)),
         }
@@ -52,31 +49,6 @@ impl WatermarkRule {
             }
         }
     }
-}
-
-/// The delay in microseconds if the watermark is `time` or `time - INTERVAL` of a fixed length.
-fn constant_delay(spec: &SourceWatermark, time_type: &DataType) -> Option<i64> {
-    if spec.watermark.eq(&spec.time) {
-        return Some(0);
-    }
-    let binary = spec.watermark.downcast_ref::<BinaryExpr>()?;
-    if *binary.op() != BinaryOperator::Minus || !binary.left().eq(&spec.time) {
-        return None;
-    }
-    let literal = binary.right().downcast_ref::<Literal>()?;
-    let ScalarValue::IntervalMonthDayNano(Some(interval)) = literal.value() else { return None };
-    let IntervalMonthDayNano { months, days, nanoseconds } = *interval;
-    let is_zoned = matches!(time_type, DataType::Timestamp(_, Some(_)));
-    if months != 0 || (days != 0 && is_zoned) {
-        // A day of a zone may have 23 hours.
-        return None;
-    }
-    let unit_ns = match spec.unit {
-        TimeUnit::Millisecond => 1_000_000,
-        TimeUnit::Microsecond => 1_000,
-    };
-    let whole_units = nanoseconds / unit_ns * unit_ns;
-    i64::from(days).checked_mul(86_400_000_000)?.checked_add(whole_units / 1_000)
 }
 
 /// For each row the watermark just before it, and the one after the last. `current` is the one
