@@ -11,12 +11,14 @@ mod memory;
 mod options;
 mod print;
 mod pump;
+mod socket;
 mod stdio;
 #[cfg(test)]
 mod testing;
 mod text_split;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -32,6 +34,7 @@ pub use datagen::Datagen;
 pub use filesystem::Filesystem;
 pub use memory::Memory;
 pub use print::{Blackhole, Print};
+pub use socket::Socket;
 pub use stdio::{Stdin, Stdout};
 
 /// A kind of table: the value of `'connector'`.
@@ -118,6 +121,11 @@ pub trait Source: Send {
     /// `F001` if it can't look any more.
     fn discover(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Error> {
         Ok(Vec::new())
+    }
+
+    /// Where it waits for connections, once its splits were asked for.
+    fn listens_on(&self) -> Option<SocketAddr> {
+        None
     }
 }
 
@@ -258,6 +266,7 @@ impl Connectors {
         connectors.add(Arc::new(Blackhole));
         connectors.add(Arc::new(Memory::new()));
         connectors.add(Arc::new(Datagen));
+        connectors.add(Arc::new(Socket));
         connectors
     }
 

@@ -38,6 +38,8 @@ pub(super) struct SourceHandle {
     pub(super) counters: Arc<SourceCounters>,
     /// Bytes of all splits, where all are known.
     pub(super) bytes_total: Option<u64>,
+    /// Where it waits for connections.
+    pub(super) listens_on: Option<std::net::SocketAddr>,
 }
 
 /// Builds the tasks of `plan`; opens sources and sinks.
@@ -244,6 +246,7 @@ impl Builder<'_> {
             name: format!("Source({})", table.name),
             counters: Arc::clone(&shape.counters),
             bytes_total: bytes,
+            listens_on: source.listens_on(),
         });
         // A reader of an unbounded split waits for rows: each has a thread of its own. Those that
         // come while the query runs don't.

@@ -1,6 +1,7 @@
 //! A running plan.
 
 use std::any::Any;
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -264,6 +265,12 @@ impl Monitor {
     /// only the last thousand are listed.
     pub fn splits(&self) -> Vec<SplitStatus> {
         self.0.iter().flat_map(|source| source.counters.splits.list(&source.name)).collect()
+    }
+
+    /// The sources that wait for connections, and where: `'port' = '0'` takes any that is free.
+    pub fn listening(&self) -> Vec<(String, SocketAddr)> {
+        let listening = |source: &SourceHandle| Some((source.name.clone(), source.listens_on?));
+        self.0.iter().filter_map(listening).collect()
     }
 }
 
