@@ -12,7 +12,9 @@ use arrow::array::{Int64Array, RecordBatch, TimestampMillisecondArray};
 use arrow::datatypes::SchemaRef;
 use tidegate::Error;
 use tidegate::catalog::{Options, Table, TableFacts};
-use tidegate::connector::{Connector, Connectors, Lines, ReadRequest, Sink, Source, SplitBatch, SplitReader};
+use tidegate::connector::{
+    Connector, Connectors, Lines, Read, ReadRequest, Sink, Source, SplitBatch, SplitReader,
+};
 use tidegate::error::code;
 use tidegate::session::{Outcome, Session};
 
@@ -136,10 +138,10 @@ impl SplitReader for Generator {
         "generator"
     }
 
-    fn next(&mut self) -> Result<Option<SplitBatch>, Error> {
+    fn next(&mut self) -> Result<Read, Error> {
         let end = (self.next + self.request.batch_rows as u64).min(self.rows);
         if self.next == end {
-            return Ok(None);
+            return Ok(Read::End);
         }
         let rows = self.next..end;
         self.next = end;
@@ -161,7 +163,7 @@ impl SplitReader for Generator {
         let first = end - self.request.batch_rows.min(end as usize) as u64;
         let rows = RecordBatch::try_new(Arc::clone(&self.request.schema), columns)
             .map_err(|error| Error::internal("bench", error))?;
-        Ok(Some(SplitBatch { rows, lines: Lines::From(first + 1), rejected: Vec::new() }))
+        Ok(Read::Rows(SplitBatch { rows, lines: Lines::From(first + 1), rejected: Vec::new() }))
     }
 }
 

@@ -71,6 +71,7 @@ impl Runner {
 
     fn query(&mut self, query: QueryHandle) -> Result<(), Stop> {
         self.warn(query.warnings());
+        self.tell_addresses(&query.monitor());
         if query.is_updating() && self.output.format() != Format::ChangelogJson {
             return Err(Error::usage(code::UNFIT_FORMAT, "the rows of this query change later on")
                 .hint("Use -f changelog-json.")
@@ -122,6 +123,7 @@ impl Runner {
 
     fn insert(&mut self, insert: InsertHandle) -> Result<(), Stop> {
         self.warn(insert.warnings());
+        self.tell_addresses(&insert.monitor());
         let _watch = interrupt::watch(insert.canceller());
         let mut progress = self.progress(true, insert.monitor());
         let messages = spawn(move |messages| {
@@ -146,6 +148,15 @@ impl Runner {
     fn progress(&self, is_bounded: bool, monitor: Monitor) -> Option<Progress> {
         let is_wanted = is_bounded && !self.is_quiet && io::stderr().is_terminal();
         is_wanted.then(|| Progress::new(monitor))
+    }
+
+    /// Where tables wait for connections: with `'port' = '0'` nobody else knows.
+    fn tell_addresses(&self, monitor: &Monitor) {
+        if !self.is_quiet {
+            monitor.listening().iter().for_each(|(table, address)| {
+                notes::line(&format!("{table} listens on {address}"));
+            });
+        }
     }
 
     fn warn(&self, warnings: &[String]) {

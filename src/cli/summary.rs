@@ -30,6 +30,17 @@ pub(super) fn warnings(summary: &JobSummary) -> Vec<String> {
             summary.watermark.map_or_else(|| "an unknown time".to_owned(), time)
         ));
     }
+    if summary.truncations > 0 {
+        warnings.push(format!(
+            "files were cut short {} while they were read, and read again from their start: \
+             what was written to them just before may be missing",
+            if summary.truncations == 1 {
+                "once".to_owned()
+            } else {
+                format!("{} times", summary.truncations)
+            }
+        ));
+    }
     for operator in summary.operators.iter().filter(|operator| !operator.reconciles()) {
         warnings.push(format!(
             "the rows of operator \"{}\" do not add up: {} in, but {:?}; please report it",

@@ -277,8 +277,8 @@ impl Generated {
     ///
     /// # Errors
     /// `F002` if a sequence has left its type.
-    pub(super) fn column(&self, first: u64, count: usize) -> Result<ArrayRef, Error> {
-        let rows = first..first + count as u64;
+    pub(super) fn column(&self, first: u64, step: u64, count: usize) -> Result<ArrayRef, Error> {
+        let rows = (0..count as u64).map(|index| first + index * step);
         let beyond = || {
             Error::run(
                 code::MALFORMED,

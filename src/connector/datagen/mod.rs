@@ -2,7 +2,8 @@
 //!
 //! A value depends on the seed, the column and the number of its row only: not on the platform, the
 //! batch size or the projection. Options of the table: `number-of-rows` (without it the table never
-//! ends), `rows-per-second` (10,000 if the table never ends, else as fast as it goes), `seed`.
+//! ends), `rows-per-second` (10,000 if the table never ends, else as fast as it goes), `seed`,
+//! `number-of-splits` (rows are dealt to them in turn), `pause-every` so many rows for a `pause`.
 //!
 //! Options of a column, `fields.<name>.…`:
 //! * numbers: `kind` = `random` (with `min`, `max` and `skew`, the exponent of Zipf's law: low numbers
@@ -17,6 +18,7 @@
 mod field;
 mod random;
 
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use arrow::datatypes::{DataType, SchemaRef};
@@ -35,7 +37,8 @@ pub struct Datagen;
 
 struct Settings {
     rows: Option<u64>,
-    rows_per_second: Option<u64>,
+    pace: Option<Pace>,
+    splits: u64,
     columns: Vec<(String, Generated)>,
 }
 
@@ -51,7 +54,8 @@ impl Settings {
             .flat_map(|column| PROPERTIES.map(|property| format!("fields.{}.{property}", column.name)))
             .collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        let own: &[&str] = &["rows-per-second", "number-of-rows", "seed"];
+        let own: &[&str] =
+            &["rows-per-second", "number-of-rows", "seed", "number-of-splits", "pause", "pause-every"];
         let reader = OptionReader::new("connector \"datagen\"", &table.options, &[own, &keys])?;
         let mut rows = reader.integer("number-of-rows", 0..=i64::MAX)?.map(i64::unsigned_abs);
         let rate = reader.integer("rows-per-second", 1..=1_000_000_000)?.map(i64::unsigned_abs);
@@ -65,7 +69,28 @@ impl Settings {
             columns.push((column.name.clone(), generated));
         }
         let rows_per_second = rate.or(if rows.is_none() { Some(10_000) } else { None });
-        Ok(Self { rows, rows_per_second, columns })
+        let pause = pause(reader)?;
+        let pace = (rows_per_second.is_some() || pause.is_some()).then_some(Pace { rows_per_second, pause });
+        let splits = reader.integer("number-of-splits", 1..=64)?.unwrap_or(1).unsigned_abs();
+        Ok(Self { rows, pace, splits, columns })
+    }
+}
+
+fn pause(reader: OptionReader<'_>) -> Result<Option<Pause>, Error> {
+    let every_rows = reader.integer("pause-every", 1..=i64::MAX)?;
+    let length_us = reader.duration_us("pause")?;
+    match (every_rows, length_us) {
+        (None, None) => Ok(None),
+        (Some(every_rows), Some(length_us)) => Ok(Some(Pause {
+            every_rows: every_rows.unsigned_abs(),
+            length: Duration::from_micros(length_us.unsigned_abs()),
+        })),
+        (Some(_), None) => Err(reader
+            .invalid("pause-every", "has no effect without 'pause'")
+            .hint("Add 'pause' = '5 s', or another length.")),
+        (None, Some(_)) => Err(reader
+            .invalid("pause", "has no effect without 'pause-every'")
+            .hint("Add 'pause-every' = '1000', or another number of rows.")),
     }
 }
 
@@ -112,16 +137,28 @@ impl Source for DatagenSource {
                 .map(|(_, generated)| generated.clone())
                 .ok_or_else(|| Error::internal("datagen", format!("no column \"{}\"", field.name())))
         });
-        Ok(vec![Box::new(DatagenSplit {
-            facts: SplitFacts { path: "datagen".to_owned(), ..SplitFacts::default() },
-            columns: wanted.collect::<Result<_, _>>()?,
-            assembly,
-            rows: settings.rows,
-            pace: settings.rows_per_second.map(|rows_per_second| Pace { rows_per_second, started: None }),
-            batch_rows: self.request.batch_rows.max(1) as u64,
-            cancel: self.request.cancel.clone(),
-            next: 0,
-        })])
+        let columns = wanted.collect::<Result<Vec<_>, _>>()?;
+        let started = Arc::new(OnceLock::new());
+        let split = |number: u64| {
+            let path = match settings.splits {
+                1 => "datagen".to_owned(),
+                _ => format!("datagen[{number}]"),
+            };
+            Box::new(DatagenSplit {
+                facts: SplitFacts { path, ..SplitFacts::default() },
+                columns: columns.clone(),
+                assembly: assembly.clone(),
+                rows: settings.rows,
+                pace: settings.pace,
+                started: Arc::clone(&started),
+                batch_rows: self.request.batch_rows.max(1) as u64,
+                cancel: self.request.cancel.clone(),
+                next: number,
+                step: settings.splits,
+                given: 0,
+            }) as Box<dyn SplitReader>
+        };
+        Ok((0..settings.splits).map(split).collect())
     }
 }
 
@@ -131,35 +168,45 @@ struct DatagenSplit {
     assembly: Assembly,
     rows: Option<u64>,
     pace: Option<Pace>,
+    started: Arc<OnceLock<Instant>>,
     batch_rows: u64,
     cancel: CancelToken,
+    /// The table's row that comes next, and the distance to the one after it in this split.
     next: u64,
+    step: u64,
+    /// Rows of this split so far.
+    given: u64,
 }
 
 /// Rows by the clock.
+#[derive(Debug, Clone, Copy)]
 struct Pace {
-    rows_per_second: u64,
-    started: Option<Instant>,
+    /// `None`: as fast as it goes, between pauses.
+    rows_per_second: Option<u64>,
+    pause: Option<Pause>,
 }
 
-/// How often rows come at least, and how often a reader that waits looks whether it is to stop.
-const TICK: Duration = Duration::from_millis(20);
+/// A pause after every so many rows.
+#[derive(Debug, Clone, Copy)]
+struct Pause {
+    every_rows: u64,
+    length: Duration,
+}
 
 impl Pace {
-    /// Rows that are due after those that were given. Waits until there is one.
-    fn due(&mut self, given: u64, cancel: &CancelToken) -> u64 {
-        let started = *self.started.get_or_insert_with(Instant::now);
-        loop {
-            let passed = started.elapsed().as_nanos();
-            // The first row is due at once.
-            let due = (passed * u128::from(self.rows_per_second) / 1_000_000_000) as u64 + 1;
-            if due > given || cancel.is_cancelled() {
-                return due.saturating_sub(given);
-            }
-            let at = u128::from(given) * 1_000_000_000 / u128::from(self.rows_per_second);
-            let wait = Duration::from_nanos(u64::try_from(at.saturating_sub(passed)).unwrap_or(u64::MAX));
-            std::thread::sleep(wait.clamp(Duration::from_millis(1), TICK));
-        }
+    /// Rows of the table that are due when so much time has passed. The first is due at once.
+    fn due(&self, passed: Duration) -> u64 {
+        let passed = passed.as_nanos();
+        let by_rate = |passed: u128| match self.rows_per_second {
+            Some(rate) => (passed * u128::from(rate) / 1_000_000_000 + 1).min(u128::from(u64::MAX)) as u64,
+            None => u64::MAX,
+        };
+        let Some(Pause { every_rows, length }) = self.pause else { return by_rate(passed) };
+        let busy =
+            self.rows_per_second.map_or(0, |rate| u128::from(every_rows) * 1_000_000_000 / u128::from(rate));
+        let round = (busy + length.as_nanos()).max(1);
+        let rounds = u64::try_from(passed / round).unwrap_or(u64::MAX);
+        rounds.saturating_mul(every_rows).saturating_add(by_rate(passed % round).min(every_rows))
     }
 }
 
@@ -169,23 +216,29 @@ impl SplitReader for DatagenSplit {
     }
 
     fn next(&mut self) -> Result<Read, Error> {
-        let left = self.rows.map_or(u64::MAX, |rows| rows - self.next);
-        if left == 0 {
-            return Ok(Read::End);
-        }
-        let due = match &mut self.pace {
-            None => u64::MAX,
-            Some(pace) => pace.due(self.next, &self.cancel),
-        };
         if self.cancel.is_cancelled() {
             return Err(Error::interrupted());
         }
-        let count = left.min(due).min(self.batch_rows) as usize;
-        let columns = self.columns.iter().map(|column| column.column(self.next, count));
+        // Rows of this split before row `end` of the table.
+        let before = |end: u64| end.saturating_sub(self.next).div_ceil(self.step);
+        let left = self.rows.map_or(u64::MAX, before);
+        if left == 0 {
+            return Ok(Read::End);
+        }
+        let due = match &self.pace {
+            None => u64::MAX,
+            Some(pace) => before(pace.due(self.started.get_or_init(Instant::now).elapsed())),
+        };
+        let count = left.min(due).min(self.batch_rows);
+        if count == 0 {
+            return Ok(Read::Empty);
+        }
+        let columns = self.columns.iter().map(|column| column.column(self.next, self.step, count as usize));
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
-        let lines = Lines::From(self.next + 1);
-        self.next += count as u64;
-        let rows = self.assembly.batch(columns, count, &lines, &self.facts)?;
+        let lines = Lines::From(self.given + 1);
+        self.next = self.next.saturating_add(count.saturating_mul(self.step));
+        self.given += count;
+        let rows = self.assembly.batch(columns, count as usize, &lines, &self.facts)?;
         Ok(Read::Rows(SplitBatch { rows, lines, rejected: Vec::new() }))
     }
 }
@@ -333,21 +386,48 @@ mod tests {
         assert_eq!(check(&[("fields.v.null-rate", "1.5")]).code(), "C002");
         assert_eq!(check(&[("fields.v.skew", "1")]).code(), "C002");
         assert_eq!(check(&[("rows-per-second", "0")]).code(), "C002");
+        assert_eq!(check(&[("pause", "1 s")]).code(), "C002");
+        assert_eq!(check(&[("pause-every", "1")]).code(), "C002");
+        assert_eq!(check(&[("number-of-splits", "0")]).code(), "C002");
         assert!(!Datagen.check(&table(&columns, &[])).unwrap().bounded);
     }
 
     #[test]
     fn the_pace_counts_from_the_first_row() {
-        let cancel = CancelToken::default();
-        let mut pace =
-            Pace { rows_per_second: 1_000_000, started: Some(Instant::now() - Duration::from_secs(1)) };
-        let due = pace.due(0, &cancel);
-        assert!(due > 1_000_000 && due < 100_000_000, "{due}");
-        let mut pace = Pace { rows_per_second: 1, started: None };
-        assert_eq!(pace.due(0, &cancel), 1);
-        // Cancelled while it waits for the second row.
-        cancel.cancel();
-        assert_eq!(pace.due(1, &cancel), 0);
+        let ms = Duration::from_millis;
+        let pace = Pace { rows_per_second: Some(1_000), pause: None };
+        assert_eq!([ms(0), ms(1), ms(999), ms(1_000)].map(|passed| pace.due(passed)), [1, 2, 1_000, 1_001]);
+        // Ten rows take 10 ms, then nothing comes for 90 ms.
+        let pause = Some(Pause { every_rows: 10, length: ms(90) });
+        let pace = Pace { pause, ..pace };
+        let due = [ms(0), ms(9), ms(10), ms(99), ms(100), ms(101), ms(250)].map(|passed| pace.due(passed));
+        assert_eq!(due, [1, 10, 10, 10, 11, 12, 30]);
+        let pace = Pace { rows_per_second: None, pause };
+        assert_eq!([ms(0), ms(89), ms(90), ms(180)].map(|passed| pace.due(passed)), [10, 10, 20, 30]);
+    }
+
+    #[test]
+    fn rows_are_dealt_to_splits_in_turn() {
+        let columns = [("v", DataType::Int32)];
+        let options = [("number-of-rows", "8"), ("fields.v.kind", "sequence"), ("number-of-splits", "3")];
+        let t = table(&columns, &options);
+        for batch_rows in [1, 2, 100] {
+            assert_eq!(generate(&t, batch_rows).rows(), ["0", "3", "6", "1", "4", "7", "2", "5"]);
+        }
+        // A split without rows is at its end at once.
+        let t = table(&columns, &[("number-of-rows", "2"), ("number-of-splits", "3")]);
+        assert_eq!(generate(&t, 100).rows().len(), 2);
+    }
+
+    #[test]
+    fn what_is_not_due_is_not_there() {
+        let t = table(
+            &[("v", DataType::Int32)],
+            &[("number-of-rows", "10"), ("pause-every", "4"), ("pause", "1000 d")],
+        );
+        let mut splits = Datagen.source(&t, &request(&t)).unwrap().splits().unwrap();
+        assert_eq!(splits[0].next().unwrap().rows().unwrap().rows.num_rows(), 4);
+        assert!(matches!(splits[0].next().unwrap(), Read::Empty));
     }
 
     const EXPECTED_V: [&str; 3] = ["444", "255", "88"];

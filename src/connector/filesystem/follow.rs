@@ -186,7 +186,7 @@ fn existing_files(path: &str) -> Result<Vec<FoundFile>, Error> {
     match find_files(path) {
         Ok(files) => Ok(files.into_iter().filter(|file| file.facts.size.is_some()).collect()),
         // Nothing matches, or what was there a moment ago is gone.
-        Err(_) if !local.exists() => Ok(Vec::new()),
+        Err(_) if !local.exists() && glob::Pattern::new(local_path(path)).is_ok() => Ok(Vec::new()),
         Err(error) => Err(error),
     }
 }
@@ -256,8 +256,10 @@ impl Tail {
     fn look(&mut self) -> Result<Got, Error> {
         if self.next.take().is_some() {
             // The old file was at its end after something was written to the new one.
-            self.open()?;
-            return Ok(Got::NextText);
+            return Ok(match self.open()? {
+                Some(()) => Got::NextText,
+                None => Got::Nothing,
+            });
         }
         let Some((id, held)) = &self.current else { return Ok(Got::Nothing) };
         let id = *id;

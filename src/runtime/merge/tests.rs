@@ -13,11 +13,22 @@ struct Scripted {
     elements: Vec<VecDeque<StreamElement>>,
     /// Whether a poll finds nothing, poll by poll; then always something.
     silence: VecDeque<bool>,
+    /// More inputs, each of which comes with a refresh.
+    more: VecDeque<VecDeque<StreamElement>>,
 }
 
 impl Inputs for Scripted {
     fn len(&self) -> usize {
         self.elements.len()
+    }
+
+    fn refresh(&mut self) -> Result<(), Error> {
+        self.elements.extend(self.more.pop_front());
+        Ok(())
+    }
+
+    fn may_grow(&self) -> bool {
+        !self.more.is_empty()
     }
 
     fn poll(&mut self, input: usize) -> Result<Polled, Error> {
@@ -108,7 +119,7 @@ proptest! {
         batch_rows in 1..12usize,
     ) {
         let elements = splits.iter().map(|rows| split(rows, &cuts)).collect();
-        let inputs = Scripted { elements, silence: silence.into() };
+        let inputs = Scripted { elements, silence: silence.into(), more: VecDeque::new() };
         let merge = Merge::new(inputs, MergeOrder::Aligned, schema(), batch_rows);
         let (rows, watermarks) = drain(merge);
         prop_assert_eq!(rows, expected(&splits));
@@ -124,7 +135,7 @@ proptest! {
     ) {
         let total: usize = splits.iter().map(Vec::len).sum();
         let elements = splits.iter().map(|rows| split(rows, &cuts)).collect();
-        let inputs = Scripted { elements, silence: silence.into() };
+        let inputs = Scripted { elements, silence: silence.into(), more: VecDeque::new() };
         let merge = Merge::new(inputs, MergeOrder::Arrival, schema(), 8);
         let (rows, watermarks) = drain(merge);
         prop_assert_eq!(rows.len(), total);
@@ -143,7 +154,11 @@ fn without_event_time_inputs_come_one_after_another() {
     let first = VecDeque::from([batch(1), batch(2), StreamElement::End]);
     let second = VecDeque::from([batch(3), StreamElement::End]);
     // The first input is silent at the first polls; the second must wait all the same.
-    let inputs = Scripted { elements: vec![first, second], silence: VecDeque::from([true, false, true]) };
+    let inputs = Scripted {
+        elements: vec![first, second],
+        silence: VecDeque::from([true, false, true]),
+        more: VecDeque::new(),
+    };
     let mut merge = Merge::new(inputs, MergeOrder::Aligned, schema(), 1);
     let mut values = Vec::new();
     loop {
@@ -160,9 +175,120 @@ fn without_event_time_inputs_come_one_after_another() {
 
 #[test]
 fn no_inputs_end_at_once() {
-    let inputs = Scripted { elements: vec![], silence: VecDeque::new() };
+    let inputs = Scripted { elements: vec![], silence: VecDeque::new(), more: VecDeque::new() };
     let mut merge = Merge::new(inputs, MergeOrder::Aligned, schema(), 1);
     assert!(matches!(merge.next().unwrap(), Merged::Element(StreamElement::Watermark(Watermark::MAX))));
     assert!(matches!(merge.next().unwrap(), Merged::Element(StreamElement::End)));
     assert!(matches!(merge.next().unwrap(), Merged::Ended));
+}
+
+fn row(value: i64, before: i64) -> StreamElement {
+    let column = Arc::new(Int64Array::from(vec![value]));
+    let rows = RecordBatch::try_new(schema(), vec![column]).unwrap();
+    let running = Some(RunningWatermark::new(vec![before]));
+    StreamElement::Batch(StreamBatch { running, ..StreamBatch::inserts(rows, Instant::now()) })
+}
+
+fn watermark(time: i64) -> StreamElement {
+    StreamElement::Watermark(Watermark(time))
+}
+
+const IDLE: StreamElement = StreamElement::Status(StreamStatus::Idle);
+const ACTIVE: StreamElement = StreamElement::Status(StreamStatus::Active);
+
+/// What comes out until there is nothing: `v@w` is row v with the watermark w before it.
+fn told(merge: &mut Merge<Scripted>) -> Vec<String> {
+    let mut out = Vec::new();
+    while let Merged::Element(element) = merge.next().unwrap() {
+        out.push(match element {
+            StreamElement::Batch(batch) => {
+                let value = batch.rows.column(0).as_primitive::<Int64Type>().value(0);
+                match batch.running.unwrap().last().unwrap() {
+                    Watermark::MIN => format!("{value}@"),
+                    Watermark(before) => format!("{value}@{before}"),
+                }
+            }
+            StreamElement::Watermark(Watermark::MAX) => "w max".to_owned(),
+            StreamElement::Watermark(Watermark(time)) => format!("w {time}"),
+            StreamElement::Status(status) => format!("{status:?}").to_lowercase(),
+            StreamElement::Latency(_) => "marker".to_owned(),
+            StreamElement::End => "end".to_owned(),
+        });
+    }
+    out
+}
+
+fn arrival(elements: Vec<Vec<StreamElement>>) -> Merge<Scripted> {
+    let elements = elements.into_iter().map(VecDeque::from).collect();
+    let inputs = Scripted { elements, silence: VecDeque::new(), more: VecDeque::new() };
+    Merge::new(inputs, MergeOrder::Arrival, schema(), 8)
+}
+
+#[test]
+fn idle_inputs_are_left_out_and_wake_without_going_back() {
+    // In turn: input 0, input 1, input 0, ….
+    let first = vec![row(1, i64::MIN), watermark(10), row(2, 10), watermark(20)];
+    let second = vec![IDLE];
+    let mut merge = arrival(vec![first, second]);
+    assert_eq!(told(&mut merge), ["1@", "w 10", "2@10", "w 20"]);
+    // It wakes far behind: its row is judged by the time that was reached.
+    merge.inputs.elements[1].extend([row(3, i64::MIN), watermark(5)]);
+    assert_eq!(told(&mut merge), ["3@20"]);
+    // And now it holds the others.
+    merge.inputs.elements[0].extend([row(4, 20), watermark(30)]);
+    assert_eq!(told(&mut merge), ["4@20"]);
+    merge.inputs.elements[1].extend([watermark(25), StreamElement::End]);
+    assert_eq!(told(&mut merge), ["w 25", "w 30"]);
+    merge.inputs.elements[0].push_back(StreamElement::End);
+    assert_eq!(told(&mut merge), ["w max", "end"]);
+}
+
+#[test]
+fn when_all_are_idle_the_highest_watermark_is_given_once() {
+    let first = vec![row(1, i64::MIN), watermark(10), IDLE];
+    let second = vec![row(2, i64::MIN), watermark(40), IDLE];
+    let mut merge = arrival(vec![first, second]);
+    assert_eq!(told(&mut merge), ["1@", "2@", "w 10", "w 40", "idle"]);
+    assert!(told(&mut merge).is_empty());
+    // A row says by itself that its input counts again; so does the status alone.
+    merge.inputs.elements[0].push_back(row(3, 10));
+    assert_eq!(told(&mut merge), ["active", "3@40"]);
+    merge.inputs.elements[0].push_back(IDLE);
+    assert_eq!(told(&mut merge), ["idle"]);
+    merge.inputs.elements[1].push_back(ACTIVE);
+    assert_eq!(told(&mut merge), ["active"]);
+    // An end among idle inputs changes nothing; the last one ends the stream.
+    merge.inputs.elements[1].extend([IDLE, StreamElement::End]);
+    assert_eq!(told(&mut merge), ["idle"]);
+    merge.inputs.elements[0].push_back(StreamElement::End);
+    assert_eq!(told(&mut merge), ["w max", "end"]);
+}
+
+#[test]
+fn one_input_alone_is_idle_at_once_and_so_is_one_that_never_spoke() {
+    let mut merge = arrival(vec![vec![IDLE, row(1, i64::MIN), watermark(5), IDLE]]);
+    assert_eq!(told(&mut merge), ["idle", "active", "1@", "w 5", "idle"]);
+}
+
+#[test]
+fn inputs_may_come_later() {
+    let first = VecDeque::from([row(1, i64::MIN), watermark(10), StreamElement::End]);
+    let second = VecDeque::from([row(2, i64::MIN), watermark(7), StreamElement::End]);
+    let inputs = Scripted {
+        elements: vec![],
+        silence: VecDeque::new(),
+        more: VecDeque::from([VecDeque::new(), first, second]),
+    };
+    let mut merge = Merge::new(inputs, MergeOrder::Arrival, schema(), 8);
+    let mut all = Vec::new();
+    while !merge.ended {
+        // The first input never speaks and ends when all have come.
+        if merge.inputs.more.is_empty() && merge.inputs.elements.len() == 3 {
+            merge.inputs.elements[0].push_back(StreamElement::End);
+        }
+        all.extend(told(&mut merge));
+    }
+    let rows: Vec<_> = all.iter().filter(|what| what.contains('@')).collect();
+    assert_eq!(rows, ["1@", "2@"]);
+    assert_eq!(all[all.len() - 2..], ["w max", "end"]);
 }

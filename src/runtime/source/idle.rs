@@ -4,7 +4,8 @@
 ///
 /// A split that gave something since the last probe is active. The first probe that finds it empty
 /// starts the timer, and when it has been empty for longer than the timeout it is idle. Time in
-/// which it was not empty, or in which we did not want its rows, does not count.
+/// which it was not empty, or in which we did not want its rows or did not look for them, does not
+/// count.
 #[derive(Debug)]
 pub(super) struct IdleTimer {
     timeout_us: i64,
@@ -32,17 +33,18 @@ impl IdleTimer {
         self.empty_since_us = None;
     }
 
-    /// One look. True when the split becomes idle by it.
-    pub(super) fn probe(&mut self, now_us: i64, is_empty: bool) -> bool {
+    /// One look. `found_empty_us`: when somebody last found nothing to read there, if nothing waits
+    /// to be taken. True when the split becomes idle by it.
+    pub(super) fn probe(&mut self, now_us: i64, found_empty_us: Option<i64>) -> bool {
         if self.is_idle {
             return false;
         }
-        if !is_empty {
+        let Some(found_empty_us) = found_empty_us else {
             self.empty_since_us = None;
             return false;
-        }
+        };
         let since_us = *self.empty_since_us.get_or_insert(now_us);
-        self.is_idle = now_us - since_us > self.timeout_us;
+        self.is_idle = found_empty_us.saturating_sub(since_us) > self.timeout_us;
         self.is_idle
     }
 }
@@ -51,33 +53,48 @@ impl IdleTimer {
 mod tests {
     use super::*;
 
+    /// A look at a split that is found empty at the same moment.
+    fn empty(timer: &mut IdleTimer, now_us: i64) -> bool {
+        timer.probe(now_us, Some(now_us))
+    }
+
     #[test]
     fn the_first_quiet_probe_starts_the_timer() {
         let mut timer = IdleTimer::new(100);
         // However late it comes.
-        assert!(!timer.probe(5_000, true));
-        assert!(!timer.probe(5_100, true));
-        assert!(timer.probe(5_101, true));
+        assert!(!empty(&mut timer, 5_000));
+        assert!(!empty(&mut timer, 5_100));
+        assert!(empty(&mut timer, 5_101));
         // It becomes idle once.
-        assert!(!timer.probe(9_000, true) && timer.is_idle());
+        assert!(!empty(&mut timer, 9_000) && timer.is_idle());
         timer.wake();
-        assert!(!timer.is_idle() && !timer.probe(9_001, true));
+        assert!(!timer.is_idle() && !empty(&mut timer, 9_001));
     }
 
     #[test]
     fn activity_and_pauses_start_it_anew() {
         let mut timer = IdleTimer::new(100);
-        assert!(!timer.probe(0, true));
+        assert!(!empty(&mut timer, 0));
         timer.wake();
-        assert!(!timer.probe(150, true));
-        assert!(!timer.probe(240, true));
+        assert!(!empty(&mut timer, 150));
+        assert!(!empty(&mut timer, 240));
         // Not empty: rows wait to be taken.
-        assert!(!timer.probe(250, false));
-        assert!(!timer.probe(1_000, true));
+        assert!(!timer.probe(250, None));
+        assert!(!empty(&mut timer, 1_000));
         // Back-pressure.
         timer.pause();
-        assert!(!timer.probe(5_000, true));
-        assert!(!timer.probe(5_100, true));
-        assert!(timer.probe(5_101, true));
+        assert!(!empty(&mut timer, 5_000));
+        assert!(!empty(&mut timer, 5_100));
+        assert!(empty(&mut timer, 5_101));
+    }
+
+    #[test]
+    fn what_nobody_looked_at_is_not_known_to_be_empty() {
+        let mut timer = IdleTimer::new(100);
+        assert!(!timer.probe(10, Some(5)));
+        // The reader is busy with other splits.
+        assert!(!timer.probe(5_000, Some(5)));
+        assert!(!timer.probe(5_010, Some(110)));
+        assert!(timer.probe(5_020, Some(111)));
     }
 }

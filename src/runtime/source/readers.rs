@@ -108,8 +108,8 @@ struct Slot {
     read: VecDeque<Result<Vec<StreamElement>, Error>>,
     /// The split, while it has enough read ahead.
     resting: Option<SplitPipeline>,
-    /// What the reader said last.
-    is_empty: bool,
+    /// When the reader found nothing, if that is what it said last.
+    found_empty_us: Option<i64>,
     nap: Duration,
     cell: Arc<SplitCell>,
 }
@@ -120,7 +120,7 @@ impl Work {
         let mut slot = Slot {
             read: VecDeque::new(),
             resting: None,
-            is_empty: false,
+            found_empty_us: None,
             nap: FIRST_NAP,
             cell: Arc::clone(pipeline.cell()),
         };
@@ -200,12 +200,12 @@ impl SplitInputs {
             return false;
         }
         split.probed_us = now_us;
-        let is_empty = {
+        let found_empty_us = {
             let work = lock(&self.shared.work);
             let slot = &work.slots[input];
-            slot.is_empty && slot.read.is_empty()
+            slot.found_empty_us.filter(|_| slot.read.is_empty())
         };
-        let idle = timer.probe(now_us, is_empty);
+        let idle = timer.probe(now_us, found_empty_us);
         if idle {
             split.cell.set_idle(true);
         }
@@ -266,7 +266,7 @@ impl Inputs for SplitInputs {
         // The first look starts the timer; a new split ends the desertion.
         let now_us = self.clock.elapsed_us();
         let timer = self.deserted.get_or_insert_with(|| IdleTimer::new(idleness.timeout_us));
-        timer.probe(now_us, true);
+        timer.probe(now_us, Some(now_us));
         timer.is_idle()
     }
 
@@ -344,11 +344,11 @@ fn read(shared: &Shared) {
         let slot = &mut work.slots[split];
         let elements = match read {
             Ok(Step::Quiet(state)) => {
-                if !slot.is_empty || state == SplitState::Disconnected {
-                    slot.is_empty = state != SplitState::Disconnected;
-                    slot.cell.set(state);
-                    shared.task.notify();
-                }
+                slot.cell.set(state);
+                slot.found_empty_us = match state {
+                    SplitState::Disconnected => None,
+                    _ => Some(shared.shape.clock().elapsed_us()),
+                };
                 if begun.elapsed() >= WAITED {
                     work.queue.push_back((split, pipeline));
                 } else {
@@ -362,7 +362,7 @@ fn read(shared: &Shared) {
             Ok(Step::Elements(elements)) => Ok(elements),
             Err(error) => Err(error),
         };
-        slot.is_empty = false;
+        slot.found_empty_us = None;
         slot.nap = FIRST_NAP;
         let goes_on = matches!(&elements, Ok(given) if !matches!(given.last(), Some(StreamElement::End)));
         slot.read.push_back(elements);
