@@ -153,9 +153,9 @@ impl SplitReader for Generator {
                 "price" => Arc::new(Int64Array::from_iter_values(
                     rows.map(|row| (mix(row ^ 0x5bd1_e995) % 10_000) as i64),
                 )),
-                _ => Arc::new(TimestampMillisecondArray::from_iter_values(rows.map(|row| {
-                    (1_709_596_800_000 + row / BIDS_PER_MS + mix(!row) % DISORDER_MS) as i64
-                }))),
+                _ => Arc::new(TimestampMillisecondArray::from_iter_values(
+                    rows.map(|row| (1_709_596_800_000 + row / BIDS_PER_MS + mix(!row) % DISORDER_MS) as i64),
+                )),
             });
         }
         let first = end - self.request.batch_rows.min(end as usize) as u64;

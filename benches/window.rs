@@ -41,7 +41,12 @@ fn column(index: usize) -> ExprRef {
 
 fn call(function: Arc<AggregateUDF>, arg: ExprRef) -> AggregateCall {
     let built = AggregateExprBuilder::new(function, vec![arg]).schema(input()).alias("x").build();
-    AggregateCall { function: Arc::new(built.expect("an aggregate")), filter: None, order_sensitive: false, inexact: false }
+    AggregateCall {
+        function: Arc::new(built.expect("an aggregate")),
+        filter: None,
+        order_sensitive: false,
+        inexact: false,
+    }
 }
 
 fn node(kind: WindowKind, key: usize, phase: AggregatePhase) -> PlanNode {

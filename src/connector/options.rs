@@ -3,8 +3,8 @@
 use crate::catalog::Options;
 use crate::error::{Code, Error, code, did_you_mean};
 
-/// Options that the planner judges; every connector knows them.
-const PLANNER: [&str; 8] = [
+/// Options that the planner judges, for hints. All that start with [`PLANNER_PREFIX`] are its own.
+const PLANNER: [&str; 7] = [
     "connector",
     "scan.watermark.emit.strategy",
     "scan.watermark.idle-timeout",
@@ -12,8 +12,8 @@ const PLANNER: [&str; 8] = [
     "scan.watermark.alignment.group",
     "scan.watermark.alignment.max-drift",
     "scan.watermark.alignment.update-interval",
-    "scan.watermark.emit.interval",
 ];
+const PLANNER_PREFIX: &str = "scan.watermark.";
 
 /// Reads the options of one table.
 #[derive(Clone, Copy)]
@@ -29,7 +29,9 @@ impl<'a> OptionReader<'a> {
     pub(crate) fn new(whose: &str, options: &'a Options, known: &[&[&str]]) -> Result<Self, Error> {
         for entry in options.entries() {
             let key = entry.key.as_str();
-            let is_known = PLANNER.contains(&key) || known.iter().any(|keys| keys.contains(&key));
+            let is_known = PLANNER.contains(&key)
+                || key.starts_with(PLANNER_PREFIX)
+                || known.iter().any(|keys| keys.contains(&key));
             if is_known {
                 continue;
             }

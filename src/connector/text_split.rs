@@ -74,10 +74,10 @@ impl TextSplit {
 
     /// Reads more bytes behind those that are not decoded yet.
     fn fill(&mut self) -> Result<(), Error> {
-        if let State::Unopened(_) = self.input {
-            if let State::Unopened(open) = std::mem::replace(&mut self.input, State::Read) {
-                self.input = State::Open(open()?);
-            }
+        if matches!(self.input, State::Unopened(_))
+            && let State::Unopened(open) = std::mem::replace(&mut self.input, State::Read)
+        {
+            self.input = State::Open(open()?);
         }
         let State::Open(input) = &mut self.input else { return Ok(()) };
         if self.start > 0 {
@@ -93,7 +93,12 @@ impl TextSplit {
                 )
                 .hint("Check that the file is of this format, and not compressed in an unknown way."));
             }
-            self.buffer.resize((self.buffer.len() * 2).max(FIRST_BUFFER), 0);
+            // Thousands of small files may be open at once. One byte more shows that a file has ended.
+            let first = self.facts.size.map_or(FIRST_BUFFER, |size| {
+                usize::try_from(size)
+                    .map_or(FIRST_BUFFER, |size| size.saturating_add(1).clamp(4 << 10, FIRST_BUFFER))
+            });
+            self.buffer.resize((self.buffer.len() * 2).max(first), 0);
         }
         let count = input.read(&mut self.buffer[self.end..])?;
         self.bytes_read = input.bytes_read();
@@ -122,12 +127,14 @@ impl SplitReader for TextSplit {
             let is_last = matches!(self.input, State::Read);
             let data = &self.buffer[self.start..self.end];
             self.start += self.decoder.feed(data, is_last, &mut self.rows)?;
+            if is_last && self.start == self.end {
+                self.buffer = Vec::new();
+                (self.start, self.end) = (0, 0);
+            }
             if self.rows.is_full() || (self.is_stream() && !self.rows.is_empty()) {
                 return self.take();
             }
             if is_last {
-                self.buffer = Vec::new();
-                (self.start, self.end) = (0, 0);
                 return if self.rows.is_empty() { Ok(None) } else { self.take() };
             }
             self.fill()?;

@@ -10,8 +10,8 @@ use datafusion_common::{Column, ScalarValue};
 use datafusion_expr::Expr;
 use datafusion_physical_expr::expressions::{Column as PhysicalColumn, Literal};
 
-use super::{ExprRef, sql_type_name};
 use super::window_text::duration;
+use super::{ExprRef, sql_type_name};
 
 /// Longer expressions are cut: plans and errors are for people to read.
 const LONGEST_CHARS: usize = 200;

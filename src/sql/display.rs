@@ -4,8 +4,8 @@ use std::fmt::{self, Display, Formatter, Write};
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    Expr, FunctionArguments, Ident, ObjectName, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut,
-    WindowType,
+    Expr, FunctionArguments, Ident, ObjectName, TableFactor, UnaryOperator, Value, ValueWithSpan, VisitMut,
+    VisitorMut, WindowType,
 };
 
 use super::ast::{
@@ -271,6 +271,13 @@ impl VisitorMut for AsWritten {
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        // sqlparser prints two minus signs without a space, which is a comment.
+        if let Expr::UnaryOp { op: UnaryOperator::Minus, expr: operand } = expr
+            && matches!(operand.as_ref(), Expr::UnaryOp { op: UnaryOperator::Minus, .. })
+        {
+            let inner = std::mem::replace(operand.as_mut(), Expr::value(Value::Null));
+            **operand = Expr::Prefixed { prefix: Ident::new(""), value: Box::new(inner) };
+        }
         if let Expr::Prefixed { prefix, value } = expr
             && prefix.value == TABLE
         {

@@ -48,7 +48,8 @@
 //! **Types** in `CAST` are sqlparser's: `TIMESTAMP_LTZ(3)` is `DataType::Custom`, `ROW<a INT>` is
 //! `DataType::Struct`, `MAP<k, v>` is `DataType::Map`, `ARRAY<t>` is `DataType::Array`.
 //!
-//! **Long chains** of `AND`, of `OR`, of `UNION ALL` and of `+` between integers come out as balanced trees. Other
+//! **Long chains** of `AND`, of `OR`, of `UNION ALL` and of `+` between integers come out as
+//! balanced trees. Other
 //! trees have at most 400 levels, which is what a thread with a small stack can clone and drop; a
 //! deeper one is an error before it is built.
 //!
@@ -62,6 +63,7 @@ mod errors;
 mod interval;
 mod lexer;
 mod query;
+mod script;
 mod statement;
 mod types;
 mod unread;
@@ -94,7 +96,7 @@ const MAX_RECURSION: usize = 3_000;
 /// assert_eq!(statements[1].statement.to_string(), "SELECT * FROM v EMIT CHANGES");
 /// ```
 pub fn parse(text: &str) -> Result<Vec<SpannedStatement>, Error> {
-    statement::parse_script(text)
+    script::parse_script(text)
 }
 
 /// The one query that `text` is, such as the stored text of a view.
@@ -140,7 +142,7 @@ fn parse_one<T>(
 /// assert!(is_complete("BEGIN STATEMENT SET; INSERT INTO a SELECT 1; END;"));
 /// ```
 pub fn is_complete(text: &str) -> bool {
-    lexer::ending(text) == lexer::Ending::Complete && !statement::has_open_set(text)
+    lexer::ending(text) == lexer::Ending::Complete && !script::has_open_set(text)
 }
 
 /// A table argument of a function: `TABLE t`, a subquery, each with or without `PARTITION BY`.

@@ -78,7 +78,18 @@ impl VisitorMut for Finisher {
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         balance(expr);
-        ControlFlow::Continue(())
+        match expr {
+            // `1 . a`, which prints as the number `1.` and a name.
+            Expr::CompoundFieldAccess { root, .. } => match root.as_ref() {
+                Expr::Value(literal) if matches!(literal.value, ast::Value::Number(..)) => {
+                    ControlFlow::Break(
+                        Error::parse(code::SYNTAX, "a number has no fields").at(errors::span(literal.span)),
+                    )
+                }
+                _ => ControlFlow::Continue(()),
+            },
+            _ => ControlFlow::Continue(()),
+        }
     }
 
     fn pre_visit_relation(&mut self, name: &mut ast::ObjectName) -> ControlFlow<Error> {
@@ -350,18 +361,20 @@ pub(super) fn translate(error: &ParserError, tokens: &[TokenWithSpan]) -> Error 
         token.token == Token::RArrow && translated.span() == Some(errors::span(token.span))
     });
     match arrow {
-        Some(arrow) => error_of_argument(&tokens[arrow + 1..]).unwrap_or(translated),
+        Some(arrow) => error_of_argument(tokens, arrow + 1),
         None => translated,
     }
 }
 
-fn error_of_argument(tokens: &[TokenWithSpan]) -> Option<Error> {
-    let dialect = StreamDialect::for_tokens(tokens.len());
+/// The error of the expression that starts at `start`, or of what follows it.
+fn error_of_argument(tokens: &[TokenWithSpan], start: usize) -> Error {
+    let rest = &tokens[start..];
+    let dialect = StreamDialect::for_tokens(rest.len());
     let mut parser =
-        Parser::new(&dialect).with_recursion_limit(MAX_RECURSION).with_tokens_with_locations(tokens.to_vec());
+        Parser::new(&dialect).with_recursion_limit(MAX_RECURSION).with_tokens_with_locations(rest.to_vec());
     match parser.parse_expr() {
-        Ok(_) => Some(errors::expected("\",\" or \")\"", tokens, parser.index())),
-        Err(error) => Some(dialect.take_fault().unwrap_or_else(|| translate(&error, tokens))),
+        Ok(_) => errors::expected("\",\" or \")\"", tokens, start + parser.index()),
+        Err(error) => dialect.take_fault().unwrap_or_else(|| translate(&error, tokens)),
     }
 }
 

@@ -12,22 +12,12 @@ pub(super) fn clause(what: &str, span: Option<Span>) -> Error {
         .hint("Leave it out.")
 }
 
-/// The first such clause of a query, outside of its body.
+/// The first such clause of a query, outside of its SELECTs.
 pub(super) fn in_query(query: &Query) -> Option<Error> {
     let refuse = |what| Some(clause(what, None));
-    match query.body.as_ref() {
-        SetExpr::Insert(_) => {
-            return refuse("INSERT")
-                .map(|error| error.hint("Put WITH after INSERT INTO and the table's name."));
-        }
-        SetExpr::Update(_) => return refuse("UPDATE"),
-        SetExpr::Delete(_) => return refuse("DELETE"),
-        SetExpr::Merge(_) => return refuse("MERGE"),
-        SetExpr::Select(_)
-        | SetExpr::Query(_)
-        | SetExpr::SetOperation { .. }
-        | SetExpr::Values(_)
-        | SetExpr::Table(_) => {}
+    let body = in_body(&query.body);
+    if body.is_some() {
+        return body;
     }
     if !query.locks.is_empty() || query.for_clause.is_some() {
         return refuse("FOR UPDATE");
@@ -37,6 +27,20 @@ pub(super) fn in_query(query: &Query) -> Option<Error> {
             .map(|error| error.hint("Use LIMIT, or FETCH FIRST n ROWS ONLY."));
     }
     None
+}
+
+fn in_body(body: &SetExpr) -> Option<Error> {
+    match body {
+        SetExpr::Select(_) | SetExpr::Query(_) | SetExpr::Values(_) => None,
+        SetExpr::SetOperation { left, right, .. } => in_body(left).or_else(|| in_body(right)),
+        SetExpr::Table(_) => Some(clause("TABLE", None).hint("Use SELECT * FROM the table.")),
+        SetExpr::Insert(_) => {
+            Some(clause("INSERT", None).hint("Put WITH after INSERT INTO and the table's name."))
+        }
+        SetExpr::Update(_) => Some(clause("UPDATE", None)),
+        SetExpr::Delete(_) => Some(clause("DELETE", None)),
+        SetExpr::Merge(_) => Some(clause("MERGE", None)),
+    }
 }
 
 /// The first such clause of a SELECT.

@@ -252,3 +252,32 @@ fn columns_are_found_in_the_data() {
     let error = Filesystem.infer_schema(&missing).unwrap_err();
     assert_eq!((error.code(), error.exit_code()), ("F001", 2));
 }
+
+#[test]
+fn null_in_a_not_null_column_is_a_bad_row() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, content) in [("a.json", "{\"v\":1}\n{\"v\":null}\n{}\n"), ("a.csv", "1,x\n,y\n,x\n")] {
+        let path = dir.path().join(name).to_string_lossy().into_owned();
+        std::fs::write(&path, content).unwrap();
+        let options = [("path", path.as_str()), ("errors", "skip")];
+        let mut t = table(&[("v", INT), ("s", STRING)], &options);
+        t.columns[0].nullable = false;
+        let all = read(&t, 10).unwrap();
+        assert_eq!((all.lines.as_slice(), all.rejected.len()), (&[1][..], 2), "{name}");
+        assert_eq!(all.rejected[0].reason, "column \"v\": NULL in a NOT NULL column");
+    }
+}
+
+#[test]
+fn all_connectors_are_there() {
+    use crate::catalog::ConnectorCatalog;
+    use crate::connector::Connectors;
+    let connectors = Connectors::standard();
+    for name in ["filesystem", "stdin", "stdout", "print", "blackhole", "memory", "datagen"] {
+        assert_eq!(connectors.get(name).unwrap().name(), name);
+    }
+    let wrong = table(&[("v", INT)], &[("connector", "filesytem"), ("path", "x.json")]);
+    let error = connectors.check(&wrong).unwrap_err();
+    assert_eq!((error.code(), error.hint_text()), ("C004", Some("Use 'filesystem'.")));
+    assert_eq!(connectors.metadata_type("filesystem", "file.line"), Some(BIGINT));
+}

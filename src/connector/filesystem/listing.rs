@@ -108,7 +108,7 @@ fn walk(folder: &Path, found: &mut Vec<FoundFile>) -> Result<(), Error> {
 fn file(path: PathBuf, facts: &fs::Metadata) -> FoundFile {
     let facts = SplitFacts {
         path: shown(&path),
-        size: facts.is_file().then(|| facts.len()),
+        size: facts.is_file().then_some(facts.len()),
         modified_ms: facts.modified().ok().and_then(millis),
     };
     FoundFile { path, facts }

@@ -39,7 +39,7 @@ fn null_and_empty_come_back() {
         let mut options = vec![("path", path.as_str()), ("format", format)];
         options.extend(option);
         let t = table(&columns, &options);
-        write(&t, batch.schema(), &[batch.clone()]).unwrap();
+        write(&t, batch.schema(), std::slice::from_ref(&batch)).unwrap();
         assert_eq!(read(&t, 10).unwrap().rows(), ["a, NULL", "NULL, 2", ", 3"], "{format} {option:?}");
     }
     // Without a null literal NULL reads as the empty text, and nothing fails.
@@ -58,7 +58,7 @@ fn the_text_of_each_format() {
         let shown = path.to_string_lossy().into_owned();
         let mut all = vec![("path", shown.as_str())];
         all.extend_from_slice(options);
-        write(&table(&columns, &all), batch.schema(), &[batch.clone()]).unwrap();
+        write(&table(&columns, &all), batch.schema(), std::slice::from_ref(&batch)).unwrap();
         std::fs::read_to_string(path).unwrap()
     };
     assert_eq!(text("a.json", &[]), "{\"k\":\"a\",\"v\":null}\n{\"k\":null,\"v\":2}\n{\"k\":\"\",\"v\":3}\n");
@@ -118,8 +118,8 @@ fn a_file_that_exists_is_replaced_only_on_demand() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("out.json").to_string_lossy().into_owned();
     let t = table(&columns, &[("path", &path)]);
-    write(&t, batch.schema(), &[batch.clone()]).unwrap();
-    let error = write(&t, batch.schema(), &[batch.clone()]).unwrap_err();
+    write(&t, batch.schema(), std::slice::from_ref(&batch)).unwrap();
+    let error = write(&t, batch.schema(), std::slice::from_ref(&batch)).unwrap_err();
     assert_eq!(error.code(), "F003");
     assert!(error.message().contains(&path) && error.message().contains("exists"));
     let t = table(&columns, &[("path", &path), ("sink.overwrite", "true")]);
@@ -252,7 +252,7 @@ fn every_type_comes_back_from_every_format() {
                 options.push(("csv.null-literal", "\\N"));
             }
             let t = table(&columns, &options);
-            write(&t, batch.schema(), &[batch.clone()]).unwrap();
+            write(&t, batch.schema(), std::slice::from_ref(&batch)).unwrap();
             let back = read(&t, 10).unwrap();
             let is_empty_bytes_in_csv = format == "csv" && *array.data_type() == DataType::Binary;
             if is_empty_bytes_in_csv {
@@ -282,7 +282,7 @@ fn epoch_times_come_back() {
         for style in ["epoch-seconds", "epoch-millis", "epoch-micros", "SQL", "ISO-8601"] {
             let path = dir.path().join(format!("{style}.{format}")).to_string_lossy().into_owned();
             let t = table(&columns, &[("path", &path), ("timestamp-format", style)]);
-            write(&t, batch.schema(), &[batch.clone()]).unwrap();
+            write(&t, batch.schema(), std::slice::from_ref(&batch)).unwrap();
             let back = read(&t, 10).unwrap();
             assert_eq!(back.batches[0], batch, "{style} {format}");
         }

@@ -26,7 +26,7 @@ pub(super) fn decode(out: &mut Vec<u8>, text: &[u8]) -> Option<()> {
 
 fn decode_all(out: &mut Vec<u8>, text: &[u8]) -> Option<()> {
     let padding = text.iter().rev().take_while(|byte| **byte == b'=').count();
-    if padding > 2 || (padding > 0 && text.len() % 4 != 0) {
+    if padding > 2 || (padding > 0 && !text.len().is_multiple_of(4)) {
         return None;
     }
     for chunk in text[..text.len() - padding].chunks(4) {

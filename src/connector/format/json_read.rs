@@ -181,10 +181,10 @@ impl JsonReader {
     /// The column that a key means, by its place first.
     #[inline]
     fn target(&mut self, place: usize, raw: &[u8], has_escapes: bool) -> Option<(usize, Filled)> {
-        if let Some(guess) = self.order.get(place) {
-            if guess.raw == raw {
-                return guess.target;
-            }
+        if let Some(guess) = self.order.get(place)
+            && guess.raw == raw
+        {
+            return guess.target;
         }
         self.look_up(place, raw, has_escapes)
     }

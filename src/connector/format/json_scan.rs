@@ -78,7 +78,7 @@ impl<'a> Cursor<'a> {
         let start = self.at;
         let mut has_escapes = false;
         loop {
-            self.to_special();
+            self.skip_plain();
             match self.text.get(self.at) {
                 Some(b'"') => {
                     let raw = &self.text[start..self.at];
@@ -97,7 +97,7 @@ impl<'a> Cursor<'a> {
 
     /// Goes to the next quote, backslash, control character, or the end.
     #[inline]
-    fn to_special(&mut self) {
+    fn skip_plain(&mut self) {
         while let Some(chunk) = self.text.get(self.at..self.at + 8) {
             let word = u64::from_le_bytes(chunk.try_into().expect("the slice has 8 bytes"));
             let marks = specials(word);
@@ -443,7 +443,7 @@ mod tests {
                     "!#[]".repeat(5)
                 );
                 let mut cursor = Cursor::new(text.as_bytes());
-                cursor.to_special();
+                cursor.skip_plain();
                 assert_eq!(Some(cursor.at), text.find(special), "{text:?}");
             }
         }

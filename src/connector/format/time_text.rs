@@ -250,8 +250,8 @@ pub(crate) fn push_time(out: &mut Vec<u8>, value: i64, unit: TimeUnit) {
     let nanos = (value.rem_euclid(ticks) * (1_000_000_000 / ticks)) as u64;
     let (fraction, width) = match nanos {
         0 => return,
-        _ if nanos % 1_000_000 == 0 => (nanos / 1_000_000, 3),
-        _ if nanos % 1_000 == 0 => (nanos / 1_000, 6),
+        _ if nanos.is_multiple_of(1_000_000) => (nanos / 1_000_000, 3),
+        _ if nanos.is_multiple_of(1_000) => (nanos / 1_000, 6),
         _ => (nanos, 9),
     };
     out.push(b'.');

@@ -8,7 +8,7 @@ use foldhash::fast::RandomState;
 
 use super::assigner::{Assigner, Ends, Kind};
 use crate::error::{Error, code};
-use crate::plan::{AggregateCall, WindowAggregateNode, WindowSource};
+use crate::plan::{WindowAggregateNode, WindowSource};
 use crate::stream::{RunningWatermark, StreamBatch, event_times};
 
 /// A part of the state: rows of a slice that count for the same windows.
@@ -74,7 +74,7 @@ impl Placer {
             WindowSource::Attached { unit, zone, .. } => Assigner::attached(unit.us(), *zone),
         };
         let separate = matches!(assigner.kind(), Kind::Hop | Kind::Cumulate)
-            && node.aggregates.iter().any(needs_arrival_order);
+            && node.aggregates.iter().any(|call| call.order_sensitive);
         let lateness_us = node.allowed_lateness_us;
         Ok(Self { source: node.window.clone(), assigner, lateness_us, separate })
     }
@@ -218,16 +218,6 @@ fn beyond(time: i64) -> Error {
         format!("event time in about the year {years} is beyond -144,000 to 148,000"),
     )
     .hint("Filter such rows, or check the unit of the timestamps: seconds, milliseconds, microseconds.")
-}
-
-/// Whether the aggregate must see the rows of a window in arrival order. Where the order only
-/// decides how a number is rounded, slices are merged in the order of time: a function of the rows
-/// too.
-fn needs_arrival_order(call: &AggregateCall) -> bool {
-    const ROUNDED: [&str; 7] = ["sum", "avg", "mean", "var", "stddev", "covar", "corr"];
-    let name = call.function.fun().name().to_ascii_lowercase();
-    let is_rounded = ROUNDED.iter().any(|prefix| name.starts_with(prefix)) || name.starts_with("regr_");
-    call.order_sensitive && !is_rounded
 }
 
 /// The watermark before each row: what came with the rows, but not behind what the operator knows.

@@ -7,6 +7,7 @@ use arrow::array::{ArrayRef, Int64Array, UInt64Array};
 use arrow::compute::{cast, concat};
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use datafusion_expr::Aggregate;
 
 use super::table::Results;
 use crate::error::Error;
@@ -82,10 +83,11 @@ impl ResultBatches {
                     .ok_or_else(|| Error::internal("WindowAggregate", "fewer columns than planned"))?;
                 parts.push(part.as_ref());
             }
-            columns.push(match windows.as_slice() {
+            let column = match windows.as_slice() {
                 [(_, (_, columns))] => Arc::clone(&columns[column]),
                 _ => concat(&parts).map_err(|error| arrow_failure(&error))?,
-            });
+            };
+            columns.push(self.as_planned(column, columns.len())?);
         }
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
@@ -99,6 +101,15 @@ impl ResultBatches {
             out.batch(batch.slice(start, BATCH_ROWS.min(rows - start)));
         }
         Ok(())
+    }
+
+    /// The grouping id in the type that the plan gives it; other columns as they are.
+    fn as_planned(&self, column: ArrayRef, index: usize) -> Result<ArrayRef, Error> {
+        let field = self.schema.field(index);
+        if field.name() != Aggregate::INTERNAL_GROUPING_ID || column.data_type() == field.data_type() {
+            return Ok(column);
+        }
+        cast(&column, field.data_type()).map_err(|error| arrow_failure(&error))
     }
 
     fn bound(

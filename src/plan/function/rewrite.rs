@@ -254,11 +254,13 @@ fn rewrite_function(function: &mut Function) -> Option<Expr> {
     };
     if matches!(name.as_str(), "first_value" | "last_value") {
         mind_nulls(function, &name);
-        return None;
     }
     let FunctionArguments::List(list) = &mut function.args else {
         return None;
     };
+    if AGGREGATES_OF_NUMBERS.contains(&name.as_str()) {
+        list.args.iter_mut().for_each(name_cast);
+    }
     match (name.as_str(), list.args.len()) {
         ("if", 3) => {
             let [condition, result, other] = expressions(list)?;
@@ -306,6 +308,55 @@ fn rewrite_function(function: &mut Function) -> Option<Expr> {
         }
         _ => None,
     }
+}
+
+/// Aggregates that may stand in one query over a column and over a cast of it.
+const AGGREGATES_OF_NUMBERS: [&str; 17] = [
+    "avg",
+    "count",
+    "first_value",
+    "last_value",
+    "max",
+    "mean",
+    "median",
+    "min",
+    "stddev",
+    "stddev_pop",
+    "stddev_samp",
+    "sum",
+    "var",
+    "var_pop",
+    "var_samp",
+    "variance",
+    "percentile",
+];
+
+/// A cast to a number in the argument of an aggregate becomes DataFusion's `arrow_cast`. The name of
+/// a plain cast is that of its input, and so `AVG(v)` and `AVG(CAST(v AS DOUBLE))` would be one name.
+fn name_cast(arg: &mut FunctionArg) {
+    let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = arg else {
+        return;
+    };
+    let Expr::Cast { kind, expr: inner, data_type, array: false, format: None } = expr else {
+        return;
+    };
+    let to = match data_type {
+        DataType::Double(_) | DataType::DoublePrecision => "Float64".to_owned(),
+        DataType::Float(_) | DataType::Real => "Float32".to_owned(),
+        DataType::TinyInt(None) => "Int8".to_owned(),
+        DataType::SmallInt(None) => "Int16".to_owned(),
+        DataType::Int(None) | DataType::Integer(None) => "Int32".to_owned(),
+        DataType::BigInt(None) => "Int64".to_owned(),
+        DataType::Decimal(ExactNumberInfo::PrecisionAndScale(precision, scale)) => {
+            format!("Decimal128({precision}, {scale})")
+        }
+        _ => return,
+    };
+    let name = match kind {
+        CastKind::Cast | CastKind::DoubleColon => "arrow_cast",
+        CastKind::TryCast | CastKind::SafeCast => "arrow_try_cast",
+    };
+    *expr = call(name, vec![take(inner), text(&to)]);
 }
 
 fn rename(function: &mut Function, name: &str) {
@@ -426,6 +477,9 @@ mod tests {
             ("CAST(x AS TIMESTAMP(3) WITH TIME ZONE)", "cast_timestamp_ltz_3(x)"),
             ("CAST(x AS DECIMAL)", "CAST(x AS DECIMAL(10,0))"),
             ("CAST(x AS INT)", "CAST(x AS INT)"),
+            ("AVG(CAST(x AS DOUBLE))", "AVG(arrow_cast(x, 'Float64'))"),
+            ("SUM(TRY_CAST(x AS DECIMAL(10, 2)))", "SUM(arrow_try_cast(x, 'Decimal128(10, 2)'))"),
+            ("ABS(CAST(x AS DOUBLE))", "ABS(CAST(x AS DOUBLE))"),
         ];
         for (sql, expected) in cases {
             assert_eq!(rewrite(sql), expected, "{sql}");

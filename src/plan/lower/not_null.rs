@@ -107,6 +107,9 @@ mod tests {
         assert!(check(vec![Some(1), Some(2)]).is_ok());
         assert!(check(vec![]).is_ok());
         let error = check(vec![Some(1), None]).expect_err("a NULL");
-        assert!(error.to_string().contains("the column \"n\" of \"out\" is NOT NULL and got NULL"), "{error}");
+        assert!(
+            error.to_string().contains("the column \"n\" of \"out\" is NOT NULL and got NULL"),
+            "{error}"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! The clauses at the end of query blocks: `EMIT …`, `ALLOW LATENESS …`, `LATE ROWS INTO …`.
 //!
 //! They are taken out of the tokens, and `FORMAT __block_N` is put there instead, which sqlparser
-//! reads as the last clause of a query. [`super::super::wrap`] turns it into the wrapped form.
+//! reads as the last clause of a query. [`super::super::query`] turns it into the wrapped form.
 
 use sqlparser::ast::Expr;
 use sqlparser::keywords::Keyword;

@@ -149,7 +149,7 @@ fn hop_over_many_slices_drops_its_state() {
 fn only_what_needs_arrival_order_has_its_own_windows() {
     let kind = WindowKind::Hop { slide_us: MS, size_us: 8 * MS };
     let mut sum = call(sum_udaf(), "s");
-    sum.order_sensitive = true;
+    sum.inexact = true;
     for (call, parts) in [(sum, 1), (super::ordered_calls().remove(1), 8)] {
         let mut operator = operator(&node(assign(kind, 0), vec![], vec![call]));
         operator.process_batch(stream_batch(&at(&[3]), &[0]), &mut Output::default()).unwrap();

@@ -20,7 +20,12 @@ use crate::operator::testing::{MS, Row, column, input};
 use crate::plan::{AggregateCall, ExprRef, WindowKind};
 
 fn plain(built: AggregateExprBuilder) -> AggregateCall {
-    AggregateCall { function: Arc::new(built.build().unwrap()), filter: None, order_sensitive: false, inexact: false }
+    AggregateCall {
+        function: Arc::new(built.build().unwrap()),
+        filter: None,
+        order_sensitive: false,
+        inexact: false,
+    }
 }
 
 fn float() -> ExprRef {

@@ -1,0 +1,9 @@
+-- One row from the future makes everybody late – visibly
+CREATE TABLE t (
+  v INT,
+  ts TIMESTAMP(3),
+  WATERMARK FOR ts AS ts
+) WITH ('connector'='filesystem', 'path'='in.json', 'format'='json');
+SELECT window_start, window_end, COUNT(*) AS c, SUM(v) AS s
+FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+GROUP BY window_start, window_end;

@@ -1,0 +1,9 @@
+-- Clock goes forward: hourly windows
+SET 'table.local-time-zone' = 'America/New_York';
+CREATE TABLE t (
+  v INT, e BIGINT, ts AS TO_TIMESTAMP_LTZ(e, 3),
+  WATERMARK FOR ts AS ts
+) WITH ('connector'='filesystem', 'path'='in.json', 'format'='json');
+SELECT window_start, window_end, COUNT(*) AS c, SUM(v) AS s
+FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR, ZONE => 'America/New_York'))
+GROUP BY window_start, window_end;

@@ -1,0 +1,9 @@
+-- Behind the watermark but the window is still open
+CREATE TABLE t (
+  v INT,
+  ts TIMESTAMP(3),
+  WATERMARK FOR ts AS ts
+) WITH ('connector'='filesystem', 'path'='in.json', 'format'='json');
+SELECT window_start, window_end, COUNT(*) AS c, SUM(v) AS s
+FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+GROUP BY window_start, window_end;

@@ -1,0 +1,9 @@
+-- Every row ends up in exactly one of: result, late table, error table
+CREATE TABLE t (
+  v INT,
+  ts TIMESTAMP(3),
+  WATERMARK FOR ts AS ts
+) WITH ('connector'='filesystem', 'path'='in.json', 'format'='json', 'json.ignore-parse-errors'='true');
+SELECT window_start, window_end, COUNT(*) AS c, SUM(v) AS s
+FROM TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '30' SECOND, INTERVAL '60' SECOND))
+GROUP BY window_start, window_end;

@@ -1,0 +1,10 @@
+-- One bad line in a good file
+CREATE TABLE t (
+  v INT,
+  ts TIMESTAMP(3),
+  WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
+) WITH ('connector'='filesystem', 'path'='in.json', 'format'='json', 'json.ignore-parse-errors'='true');
+SELECT v, ts FROM t;
+SELECT window_start, window_end, COUNT(*) AS c, SUM(v) AS s
+FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+GROUP BY window_start, window_end;
