@@ -117,10 +117,11 @@ impl Task {
             self.emit_marker()?;
             match self.input.next()? {
                 Merged::Element(element) => {
-                    if let StreamElement::Watermark(reached) = element {
-                        if self.reads_table && reached < Watermark::MAX {
-                            watermark = Some(reached);
-                        }
+                    if let StreamElement::Watermark(reached) = element
+                        && self.reads_table
+                        && reached < Watermark::MAX
+                    {
+                        watermark = Some(reached);
                     }
                     let is_batch = matches!(element, StreamElement::Batch(_));
                     feed(&mut self.chain, &mut self.end, element)?;
