@@ -24,9 +24,9 @@ impl StreamPlan {
     /// assert_eq!(
     ///     plan.explain(),
     ///     "Sink: result\n\
-    ///      | column1 BIGINT; bounded, append\n\
+    ///      | column1 BIGINT NOT NULL; bounded, append\n\
     ///      \x20 Values: 1 row\n\
-    ///      \x20 | column1 BIGINT; bounded, append\n"
+    ///      \x20 | column1 BIGINT NOT NULL; bounded, append\n"
     /// );
     /// # Ok::<(), tidegate::Error>(())
     /// ```

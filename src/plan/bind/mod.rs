@@ -127,7 +127,7 @@ pub(super) fn rename_columns(plan: LogicalPlan, columns: &[String]) -> Result<Lo
     if given.len() != columns.len() {
         return Err(Error::plan(
             code::INVALID_QUERY,
-            format!("the view has {} column names, its query {} columns", columns.len(), given.len()),
+            format!("the column list has {} name(s), the query {} column(s)", columns.len(), given.len()),
         ));
     }
     let projection: Vec<_> =

@@ -5,26 +5,20 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion_common::{DFSchema, ScalarValue};
-use datafusion_expr::{Aggregate, Expr, Filter, GroupingSet, LogicalPlan};
+use datafusion_expr::{Aggregate, Expr, Filter, LogicalPlan};
 use datafusion_physical_expr::expressions::{case, lit};
 
+use super::dependence::{Dependence, dependence};
 use super::expression::{columns_of, plain_column};
+use super::grouping::Grouping;
 use super::{Above, Lowered, Lowering, Part, Pending, Role, Slot, Stream, Window};
 use crate::error::{Error, code};
 use crate::plan::diagnose::from_datafusion;
 use crate::plan::{
     AggregateCall, AggregatePhase, Distribution, EmitMode, ExprRef, NodeId, Operation, WindowAggregateNode,
-    WindowKind, WindowSource, WindowSpec, grouping_id, grouping_id_type,
+    WindowKind, WindowSource, WindowSpec, grouping_id_type,
 };
 use crate::stream::TimeUnit;
-
-/// The GROUP BY of an aggregation, taken apart.
-struct Grouping {
-    /// The expressions, each once, in the order of the output's columns.
-    exprs: Vec<Expr>,
-    /// For each grouping set, which expressions are in it. `None`: the plain grouping.
-    sets: Option<Vec<Vec<bool>>>,
-}
 
 /// The windows that an aggregation groups by.
 struct Grouped {
@@ -416,44 +410,6 @@ struct Output<'a> {
     slots: &'a mut Vec<Slot>,
 }
 
-impl Grouping {
-    fn of(group: &[Expr]) -> Self {
-        let [Expr::GroupingSet(set)] = group else {
-            return Self { exprs: group.to_vec(), sets: None };
-        };
-        let exprs: Vec<Expr> = set.distinct_expr().into_iter().cloned().collect();
-        let sets: Vec<Vec<&Expr>> = match set {
-            GroupingSet::GroupingSets(sets) => sets.iter().map(|set| set.iter().collect()).collect(),
-            GroupingSet::Rollup(exprs) => {
-                (0..=exprs.len()).rev().map(|length| exprs[..length].iter().collect()).collect()
-            }
-            GroupingSet::Cube(exprs) => (0..1_usize << exprs.len())
-                .rev()
-                .map(|mask| {
-                    let chosen = |index: &usize| mask >> (exprs.len() - 1 - index) & 1 == 1;
-                    (0..exprs.len()).filter(chosen).map(|index| &exprs[index]).collect()
-                })
-                .collect(),
-        };
-        let members = sets.iter().map(|set| exprs.iter().map(|expr| set.contains(&expr)).collect()).collect();
-        Self { exprs, sets: Some(members) }
-    }
-
-    /// For each set, which of `keys` are NULL in it.
-    fn masks(&self, keys: &[usize]) -> Option<Vec<Vec<bool>>> {
-        let sets = self.sets.as_ref()?;
-        Some(sets.iter().map(|set| keys.iter().map(|key| !set[*key]).collect()).collect())
-    }
-
-    /// The ids over all expressions by the ids over `keys` alone.
-    fn ids(&self, keys: &[usize]) -> BTreeMap<u64, u64> {
-        let all: Vec<usize> = (0..self.exprs.len()).collect();
-        let ours = self.masks(keys).unwrap_or_default();
-        let theirs = self.masks(&all).unwrap_or_default();
-        (0..ours.len()).map(|set| (grouping_id(&ours, set), grouping_id(&theirs, set))).collect()
-    }
-}
-
 /// The grouping must name one window.
 fn check_parts(parts: &[Option<Part>], window: Window) -> Result<(), Error> {
     let has = |part: Part| parts.contains(&Some(part));
@@ -487,67 +443,7 @@ fn unbounded(over_window: bool) -> Error {
     error.hint("Group by a window: FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end.")
 }
 
-/// What an aggregate's result depends on beyond its set of rows.
-struct Dependence {
-    order_sensitive: bool,
-    inexact: bool,
-}
-
-fn dependence(expr: &Expr, schema: &DFSchema) -> Dependence {
-    use datafusion_expr::ExprSchemable;
-    let Expr::AggregateFunction(call) = without_alias(expr) else {
-        return Dependence { order_sensitive: true, inexact: true };
-    };
-    let exact = [
-        "count",
-        "sum",
-        "min",
-        "max",
-        "avg",
-        "bool_and",
-        "bool_or",
-        "bit_and",
-        "bit_or",
-        "bit_xor",
-        "grouping",
-        "approx_distinct",
-        "median",
-        "percentile_cont",
-    ];
-    let statistics = [
-        "stddev",
-        "stddev_pop",
-        "stddev_samp",
-        "var",
-        "var_pop",
-        "var_samp",
-        "var_population",
-        "var_sample",
-        "corr",
-        "covar_pop",
-        "covar_samp",
-        "approx_median",
-        "approx_percentile_cont",
-        "approx_percentile_cont_with_weight",
-    ];
-    let name = call.func.name().to_lowercase();
-    let statistic = statistics.contains(&name.as_str()) || name.starts_with("regr_");
-    let adds_up = matches!(name.as_str(), "sum" | "avg");
-    let floats = call.params.args.iter().any(|arg| arg.get_type(schema).is_ok_and(|kind| kind.is_floating()));
-    Dependence {
-        order_sensitive: !statistic && !exact.contains(&name.as_str()),
-        inexact: statistic || (adds_up && floats),
-    }
-}
-
 /// What EXPLAIN calls a computed column.
 fn display_name(expr: &Expr) -> String {
     crate::plan::text::logical(expr).replace("count(1)", "count(*)")
-}
-
-fn without_alias(expr: &Expr) -> &Expr {
-    match expr {
-        Expr::Alias(alias) => without_alias(&alias.expr),
-        other => other,
-    }
 }

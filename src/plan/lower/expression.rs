@@ -1,5 +1,6 @@
 //! Logical expressions to physical ones over a node's columns.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema};
@@ -31,12 +32,12 @@ pub(super) struct Scope {
 
 impl Scope {
     pub(super) fn of(schema: &Schema) -> Result<Self, Error> {
+        let mut taken = HashSet::with_capacity(schema.fields().len());
         let mut fields: Vec<Field> = Vec::with_capacity(schema.fields().len());
         for field in schema.fields() {
-            let taken = |name: &str| fields.iter().any(|other| other.name() == name);
             let mut name = field.name().clone();
             let mut number = 1;
-            while taken(&name) {
+            while !taken.insert(name.clone()) {
                 number += 1;
                 name = format!("{}#{number}", field.name());
             }

@@ -8,7 +8,9 @@
 
 mod aggregate;
 mod calc;
+mod dependence;
 mod expression;
+mod grouping;
 mod not_null;
 mod order;
 mod relation;
