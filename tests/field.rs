@@ -117,7 +117,8 @@ fn session(batch_rows: usize, parallelism: usize) -> Result<Session, Failed> {
 fn expectations(text: &str) -> Result<Vec<Expected>, Failed> {
     let block = |block: &str| {
         let mut lines = block.lines();
-        let (kind, rest) = lines.next().unwrap_or_default().split_once(' ').unwrap_or((block.trim(), ""));
+        let first = lines.next().unwrap_or_default();
+        let (kind, rest) = first.split_once(' ').unwrap_or((first, ""));
         match kind {
             "query" => {
                 let count = |word: &str| {
