@@ -79,7 +79,9 @@ fn answer(script: &str, batch_rows: usize, parallelism: usize) -> Result<Result<
     match run(&mut session, "query.sql", script).into_iter().next() {
         Some(Step::Query(answer)) => Ok(answer),
         Some(Step::Failed(error)) => Ok(Err(error)),
-        Some(Step::Insert(_)) | None => Err("the script has no query at its end".into()),
+        Some(Step::Insert(Ok(summary))) => Err(format!("an insert of {} rows", summary.rows_out).into()),
+        Some(Step::Insert(Err(error))) => Ok(Err(error)),
+        None => Err("the script has no query at its end".into()),
     }
 }
 
