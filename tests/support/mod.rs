@@ -181,40 +181,6 @@ fn trimmed_time(text: &str) -> String {
     if text.len() > 8 && text.as_bytes()[2] == b':' { trimmed(text) } else { text.to_owned() }
 }
 
-/// Whether two values are the same: numbers to a relative 1e-12.
-pub(crate) fn same(one: &Value, other: &Value) -> bool {
-    match (one, other) {
-        (Value::Number(one), Value::Number(other)) => {
-            if let (Some(one), Some(other)) = (one.as_i64(), other.as_i64()) {
-                return one == other;
-            }
-            let (Some(one), Some(other)) = (one.as_f64(), other.as_f64()) else { return false };
-            one == other || (one - other).abs() <= 1e-12 * one.abs().max(other.abs())
-        }
-        (Value::Array(one), Value::Array(other)) => {
-            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same(one, other))
-        }
-        (Value::Object(one), Value::Object(other)) => {
-            one.len() == other.len()
-                && one.iter().all(|(key, value)| other.get(key).is_some_and(|other| same(value, other)))
-        }
-        _ => one == other,
-    }
-}
-
-/// What is in one list of rows and not in the other, by value; both empty if they hold the same.
-pub(crate) fn difference<'a>(got: &'a [Value], expected: &'a [Value]) -> (Vec<&'a Value>, Vec<&'a Value>) {
-    let mut missing: Vec<&Value> = expected.iter().collect();
-    let mut extra = Vec::new();
-    for row in got {
-        match missing.iter().position(|expected| same(row, expected)) {
-            Some(found) => drop(missing.swap_remove(found)),
-            None => extra.push(row),
-        }
-    }
-    (extra, missing)
-}
-
 /// Whether an error says all of these words, in its message or its hint.
 pub(crate) fn says(error: &Error, words: &[String]) -> Result<(), String> {
     let text = format!("{} {}", error.message(), error.hint_text().unwrap_or_default()).to_lowercase();
