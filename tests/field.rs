@@ -202,7 +202,8 @@ fn same(counts: &[(String, u64)], expected: &[String], answer: &Answer) -> Resul
     rows.sort();
     expected.sort();
     if rows != expected {
-        return Err(format!("rows\n  {}\nexpected\n  {}", rows.join("\n  "), expected.join("\n  ")));
+        let (rows, expected) = (rows.join("\n  "), expected.join("\n  "));
+        return Err(format!("rows of {:?}\n  {rows}\nexpected\n  {expected}", answer.columns));
     }
     Ok(())
 }
