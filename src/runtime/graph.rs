@@ -80,6 +80,7 @@ struct Draft {
     schema: SchemaRef,
     chain: Vec<Link>,
     markers: Option<Markers>,
+    reads_table: bool,
 }
 
 /// The subtasks of a node, all alike.
@@ -268,6 +269,7 @@ impl Builder<'_> {
         let mut draft = self.draft(&name, Box::new(inputs), order_of(table.bounded), &plan_node.schema);
         draft.signal = signal;
         draft.markers = self.markers(id);
+        draft.reads_table = true;
         Ok(draft)
     }
 
@@ -286,6 +288,7 @@ impl Builder<'_> {
             schema: Arc::clone(schema),
             chain: Vec::new(),
             markers: None,
+            reads_table: false,
         }
     }
 
@@ -311,10 +314,10 @@ impl Builder<'_> {
         name: &str,
     ) -> Result<Draft, Error> {
         let mut stage = stage;
-        if stage.len() == 1 {
-            if let Some(only) = stage.pop() {
-                return Ok(only);
-            }
+        if stage.len() == 1
+            && let Some(only) = stage.pop()
+        {
+            return Ok(only);
         }
         let signal = Arc::new(Signal::default());
         let receivers = stage.into_iter().map(|draft| self.connect(draft, &signal)).collect();
@@ -360,6 +363,7 @@ impl Builder<'_> {
             chain: draft.chain,
             end,
             markers: draft.markers,
+            reads_table: draft.reads_table,
             flush_interval: self.options.buffer_timeout.max(Duration::from_millis(1)),
         });
     }

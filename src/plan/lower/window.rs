@@ -46,7 +46,8 @@ impl Lowering<'_> {
         let mut fields: Vec<Arc<Field>> = given.fields().to_vec();
         let mut roles = self.roles[node].clone();
         for part in Part::ALL {
-            fields.push(Arc::new(Field::new(part.name(), pending.data_type.clone(), false)));
+            let data_type = part.data_type(&pending.data_type, pending.window.spec.zone);
+            fields.push(Arc::new(Field::new(part.name(), data_type, false)));
             roles.push(Role::Bound(part, pending.window));
         }
         let operation =
