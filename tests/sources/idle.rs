@@ -247,3 +247,70 @@ fn rows_too_far_ahead_move_nothing() {
     assert_eq!(rows, ["2024-05-01T09:05:00,1,16"]);
     assert_eq!((summary.future, summary.late, summary.rows_in), (2, 0, 5));
 }
+
+#[test]
+fn a_folder_without_files_is_idle_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = pipe(dir.path(), "a.fifo");
+    std::fs::create_dir(dir.path().join("b.fifo")).unwrap();
+    let options = ", 'source.monitor-interval' = '5 ms', 'scan.watermark.idle-timeout' = '100 ms'";
+    let script = table("a", "ts", "")
+        + &table("b", "ts", options)
+        + "CREATE TEMPORARY VIEW t AS SELECT v, ts FROM a UNION ALL SELECT v, ts FROM b;"
+        + WINDOWS;
+    let query = Running::start(dir.path(), &script);
+    let mut a = open(&path);
+    send(&mut a, &[(1, "09:00:01"), (2, "09:01:01")]);
+    assert_eq!(query.row(), "2024-05-01T09:00:00,1,1");
+    // A file that comes takes part. It goes on where `a` ends.
+    let text = "{\"v\":8,\"ts\":\"2024-05-01 09:01:30\"}\n{\"v\":4,\"ts\":\"2024-05-01 09:02:30\"}\n";
+    std::fs::write(dir.path().join("b.fifo/.new"), text).unwrap();
+    std::fs::rename(dir.path().join("b.fifo/.new"), dir.path().join("b.fifo/new.json")).unwrap();
+    drop(a);
+    assert_eq!(query.row(), "2024-05-01T09:01:00,2,10");
+    query.stop();
+}
+
+#[test]
+fn a_split_that_never_spoke_holds_the_others_unless_it_may_be_idle() {
+    let dir = tempfile::tempdir().unwrap();
+    let (a, b) = (pipe(dir.path(), "a.fifo"), pipe(dir.path(), "b.fifo"));
+    let script = table("a", "ts", "")
+        + &table("b", "ts", "")
+        + "CREATE TEMPORARY VIEW t AS SELECT v, ts FROM a UNION ALL SELECT v, ts FROM b;"
+        + WINDOWS;
+    let query = Running::start(dir.path(), &script);
+    let (mut a, b) = (open(&a), open(&b));
+    send(&mut a, &[(1, "09:00:05"), (2, "09:05:00")]);
+    query.wait_for_state("a.fifo", SplitState::Empty);
+    query.wait_for_state("b.fifo", SplitState::NeverSpoke);
+    assert!(query.rows_at_hand().is_empty());
+    // It ends without a row: it neither blocks nor floods.
+    drop(b);
+    assert_eq!(query.row(), "2024-05-01T09:00:00,1,1");
+    drop(a);
+    assert_eq!(query.end().0, ["2024-05-01T09:05:00,1,2"]);
+}
+
+#[test]
+fn what_has_no_meaning_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let start = |watermark: &str, options: &str| {
+        let script = format!(
+            "CREATE TABLE t (v INT, ts TIMESTAMP(3), WATERMARK FOR ts AS {watermark}) \
+             WITH ('connector' = 'datagen'{options}); SELECT v FROM t LIMIT 1;"
+        );
+        crate::running::query(&mut tidegate::session::Session::new(), dir.path(), &script)
+    };
+    let marker = "CASE WHEN v > 0 THEN ts END";
+    let error = start(&format!("{marker} IDLE AFTER INTERVAL '1' SECOND THEN ADVANCE"), "").err().unwrap();
+    assert!(error.code().starts_with('W') && error.message().contains("THEN ADVANCE"), "{error}");
+    assert!(start(&format!("{marker} IDLE AFTER INTERVAL '1' SECOND"), "").is_ok());
+    // On a table that ends.
+    let bounded = ", 'number-of-rows' = '1'";
+    let error = start("ts MAX AHEAD INTERVAL '1' SECOND", bounded).err().unwrap();
+    assert!(error.code() == "P002" && error.message().contains("MAX AHEAD"), "{error}");
+    let query = start("ts IDLE AFTER INTERVAL '1' SECOND", bounded).unwrap();
+    assert!(query.warnings()[0].contains("IDLE AFTER"), "{:?}", query.warnings());
+    assert!(start("ts", bounded).unwrap().warnings().is_empty());
+}

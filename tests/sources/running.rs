@@ -125,12 +125,6 @@ impl Running {
         assert_eq!(error.exit_code(), 130, "{error}");
         rows
     }
-
-    /// Waits for the error that ends it.
-    pub(crate) fn error(self) -> Error {
-        drop(self.rows);
-        self.thread.join().unwrap().map(|_| ()).unwrap_err()
-    }
 }
 
 /// Runs a script up to its last statement, a query that is started.

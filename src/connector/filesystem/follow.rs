@@ -53,10 +53,27 @@ impl FileId {
 /// What is read already, of all splits of a source.
 #[derive(Debug, Default)]
 struct Known {
-    /// Files that are read or were.
-    files: HashSet<FileId>,
+    /// Files that are read or were, and in how many looks at the folder each was missing since it
+    /// was last seen: one that is renamed may be missed by a look.
+    files: HashMap<FileId, u32>,
+    /// Those that are read as they grow.
+    tails: HashSet<FileId>,
     /// Paths that have a split.
     paths: HashSet<PathBuf>,
+}
+
+/// Looks in which a file must be missing before it is forgotten.
+const MISSED_LOOKS: u32 = 100;
+
+impl Known {
+    /// Forgets files that have long been gone.
+    fn forget(&mut self, present: &HashSet<FileId>) {
+        let tails = &self.tails;
+        self.files.retain(|id, missed| {
+            *missed = if present.contains(id) || tails.contains(id) { 0 } else { *missed + 1 };
+            *missed < MISSED_LOOKS
+        });
+    }
 }
 
 fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
@@ -88,7 +105,7 @@ impl FollowedFiles {
             present.insert(id);
             {
                 let known = lock(&self.known);
-                if known.paths.contains(&file.path) || known.files.contains(&id) {
+                if known.paths.contains(&file.path) || known.files.contains_key(&id) {
                     continue;
                 }
             }
@@ -98,17 +115,17 @@ impl FollowedFiles {
                     continue;
                 }
                 self.fresh.remove(&id);
-                lock(&self.known).files.insert(id);
+                lock(&self.known).files.insert(id, 0);
                 found.push(self.files.split(file)?);
             } else {
                 let mut known = lock(&self.known);
-                known.files.insert(id);
+                known.files.insert(id, 0);
                 known.paths.insert(file.path.clone());
                 drop(known);
-                found.push(self.tail(file)?);
+                found.push(self.tail(file, id)?);
             }
         }
-        lock(&self.known).files.retain(|id| present.contains(id));
+        lock(&self.known).forget(&present);
         self.fresh.retain(|id, _| present.contains(id));
         Ok(found)
     }
@@ -129,11 +146,12 @@ impl FollowedFiles {
         }
     }
 
-    fn tail(&self, file: FoundFile) -> Result<Box<dyn SplitReader>, Error> {
+    fn tail(&self, file: FoundFile, expected: FileId) -> Result<Box<dyn SplitReader>, Error> {
         let tail = Tail {
             path: file.path,
             name: file.facts.path.clone(),
             known: Arc::clone(&self.known),
+            expected: Some(expected),
             current: None,
             offset: 0,
             bytes: 0,
@@ -196,6 +214,8 @@ struct Tail {
     path: PathBuf,
     name: String,
     known: Arc<Mutex<Known>>,
+    /// The file that was found at the path, until it is opened.
+    expected: Option<FileId>,
     /// The file that is read. `None` within: too many files are open and this one is quiet.
     current: Option<(FileId, Option<Held>)>,
     offset: u64,
@@ -215,15 +235,34 @@ impl Tail {
     fn open(&mut self) -> Result<Option<()>, Error> {
         let file = match File::open(&self.path) {
             Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.release(None);
+                return Ok(None);
+            }
             Err(error) => return Err(self.failed(&error)),
         };
         let facts = file.metadata().map_err(|error| self.failed(&error))?;
         let id = FileId::of(&facts);
-        lock(&self.known).files.insert(id);
+        {
+            let mut known = lock(&self.known);
+            if let Some((old, _)) = &self.current {
+                known.tails.remove(old);
+            }
+            known.files.insert(id, 0);
+            known.tails.insert(id);
+        }
+        self.release(Some(id));
         self.current = Some((id, Some(Held::new(file))));
         (self.offset, self.next, self.gone) = (0, None, None);
         Ok(Some(()))
+    }
+
+    /// What was found at the path and is not what was opened has another name now: whoever looks at
+    /// the folder next is to find it.
+    fn release(&mut self, opened: Option<FileId>) {
+        if let Some(expected) = self.expected.take().filter(|expected| opened != Some(*expected)) {
+            lock(&self.known).files.remove(&expected);
+        }
     }
 
     /// Reads on where it stands; 0 if there is nothing.
@@ -337,6 +376,10 @@ impl ByteSource for Tail {
 
 impl Drop for Tail {
     fn drop(&mut self) {
-        lock(&self.known).paths.remove(&self.path);
+        let mut known = lock(&self.known);
+        known.paths.remove(&self.path);
+        if let Some((id, _)) = &self.current {
+            known.tails.remove(id);
+        }
     }
 }

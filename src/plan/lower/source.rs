@@ -38,6 +38,13 @@ impl Lowering<'_> {
         let width = wanted.len();
         let wanted = at_least_one(&table, wanted);
         let node = source_node(&table, &wanted)?;
+        if table.bounded && node.watermark.as_ref().is_some_and(|spec| spec.idle_after_us.is_some()) {
+            let name = &table.name;
+            let warning = format!("IDLE AFTER of table \"{name}\" has no effect: the table ends by itself");
+            if !self.plan.warnings.contains(&warning) {
+                self.plan.warnings.push(warning);
+            }
+        }
         let fields: Vec<Field> = wanted
             .iter()
             .map(|index| {

@@ -376,6 +376,8 @@ impl<I: Inputs> Merge<I> {
             self.next_arrival = place + 1;
             match element {
                 StreamElement::Batch(batch) => self.take_arrived_batch(input, batch)?,
+                // Its end follows. That one input has ended says nothing of the time of idle ones.
+                StreamElement::Watermark(Watermark::MAX) => {}
                 StreamElement::Watermark(watermark) => {
                     let bound = &mut self.states[input].bound;
                     *bound = watermark.max(*bound);

@@ -292,3 +292,14 @@ fn inputs_may_come_later() {
     assert_eq!(rows, ["1@", "2@"]);
     assert_eq!(all[all.len() - 2..], ["w max", "end"]);
 }
+
+#[test]
+fn an_input_that_ends_does_not_end_the_time_of_idle_ones() {
+    let first =
+        vec![row(1, i64::MIN), watermark(10), StreamElement::Watermark(Watermark::MAX), StreamElement::End];
+    let mut merge = arrival(vec![first, vec![IDLE]]);
+    // Nobody who counts is left.
+    assert_eq!(told(&mut merge), ["1@", "w 10", "idle"]);
+    merge.inputs.elements[1].extend([row(2, i64::MIN), watermark(15), StreamElement::End]);
+    assert_eq!(told(&mut merge), ["active", "2@10", "w 15", "w max", "end"]);
+}
