@@ -471,3 +471,23 @@ fn ctrl_c_stops_a_query() {
     assert_eq!(run.code, 130, "{}", run.stderr);
     assert!(run.stderr.contains("interrupted"), "{}", run.stderr);
 }
+
+#[test]
+fn a_table_that_listens_says_where() {
+    let here = folder(&[]);
+    let script = "CREATE TABLE t (v INT) WITH ('connector' = 'socket', 'mode' = 'listen', 'port' = '0', \
+                    'format' = 'json'); SELECT v FROM t LIMIT 1;";
+    let mut child = tidegate(here.path(), &["-f", "csv", "-c", script])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut notes = BufReader::new(child.stderr.take().expect("is piped"));
+    let mut note = String::new();
+    notes.read_line(&mut note).expect("a note");
+    let address = note.trim_end().strip_prefix("Source(t) listens on ").expect("says where");
+    let mut stream = std::net::TcpStream::connect(address).expect("listens");
+    stream.write_all(b"{\"v\":7}\n").expect("is read");
+    let output = child.wait_with_output().expect("ends");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "v\n7\n");
+}

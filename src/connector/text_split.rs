@@ -61,6 +61,8 @@ pub(crate) struct TextSplit {
     end: usize,
     bytes_read: u64,
     truncations: u64,
+    /// What is in the buffer ends its text; another follows.
+    text_ends: bool,
     /// Longest line, and whether a longer one ends the split or the query.
     max_record: usize,
     drops_long: bool,
@@ -110,6 +112,7 @@ impl TextSplit {
             end: 0,
             bytes_read: 0,
             truncations: 0,
+            text_ends: false,
             max_record: MAX_RECORD,
             drops_long: false,
             grows: false,
@@ -177,19 +180,6 @@ impl TextSplit {
         Ok(())
     }
 
-    /// The text is at its end, and its last line is whole. Another follows.
-    fn end_text(&mut self) -> Result<(), Error> {
-        while self.start < self.end {
-            let before = self.start;
-            self.decode(true)?;
-            if self.start == before {
-                break;
-            }
-        }
-        self.begin_text();
-        Ok(())
-    }
-
     /// The text has ended where it need not be whole.
     fn cut_text(&mut self, why: &'static str, may_be_whole: bool) -> Result<(), Error> {
         if self.start < self.end {
@@ -250,7 +240,7 @@ impl SplitReader for TextSplit {
                 return Err(Error::interrupted());
             }
             let is_last = matches!(self.input, State::Read);
-            self.decode(is_last)?;
+            self.decode(is_last || self.text_ends)?;
             if is_last {
                 self.rest();
             }
@@ -261,6 +251,9 @@ impl SplitReader for TextSplit {
             if is_last {
                 return self.take_or(Read::End);
             }
+            if std::mem::take(&mut self.text_ends) {
+                self.begin_text();
+            }
             if self.is_too_long()? {
                 continue;
             }
@@ -270,7 +263,7 @@ impl SplitReader for TextSplit {
                     self.rest();
                     return self.take_or(Read::Empty);
                 }
-                Got::NextText => self.end_text()?,
+                Got::NextText => self.text_ends = true,
                 Got::Truncated => {
                     self.truncations += 1;
                     self.cut_text(CUT_SHORT, false)?;

@@ -19,7 +19,7 @@ use crate::operator::RowCounts;
 use crate::plan::StreamPlan;
 use crate::stream::{Clock, StreamBatch, StreamElement, SystemClock};
 
-/// How a job runs. None of it changes what it computes.
+/// How a job runs. None of it changes what it computes of tables that end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobOptions {
     /// Subtasks of what stands behind an exchange, and readers of a source; ≥ 1.
