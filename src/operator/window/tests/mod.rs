@@ -98,7 +98,9 @@ fn output(node: &WindowAggregateNode, input: &SchemaRef) -> SchemaRef {
             fields.push(Field::new(name, DataType::Timestamp(ArrowUnit::Millisecond, None), false));
         }
         let time = match &node.window {
-            WindowSource::Assign { time, .. } => input.field(*time).data_type().clone(),
+            WindowSource::Assign { time, .. } | WindowSource::Session { time, .. } => {
+                input.field(*time).data_type().clone()
+            }
             WindowSource::Attached { .. } => DataType::Timestamp(ArrowUnit::Millisecond, None),
         };
         fields.push(Field::new("window_time", time, false));
