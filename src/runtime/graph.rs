@@ -78,6 +78,7 @@ struct Draft {
     schema: SchemaRef,
     chain: Vec<Link>,
     markers: Option<Markers>,
+    reads_table: bool,
 }
 
 /// The subtasks of a node, all alike.
@@ -251,6 +252,7 @@ impl Builder<'_> {
         let mut draft = self.draft(&name, Box::new(inputs), order_of(table.bounded), &plan_node.schema);
         draft.signal = signal;
         draft.markers = self.markers(id);
+        draft.reads_table = true;
         Ok(draft)
     }
 
@@ -269,6 +271,7 @@ impl Builder<'_> {
             schema: Arc::clone(schema),
             chain: Vec::new(),
             markers: None,
+            reads_table: false,
         }
     }
 
@@ -343,6 +346,7 @@ impl Builder<'_> {
             chain: draft.chain,
             end,
             markers: draft.markers,
+            reads_table: draft.reads_table,
             flush_interval: self.options.buffer_timeout.max(Duration::from_millis(1)),
         });
     }

@@ -81,7 +81,7 @@ impl Assigner {
             size_us,
             offset_us: spec.offset_us,
             unit_us: spec.unit.us(),
-            zone: spec.zone.map(ZoneClock::new),
+            zone: spec.zone.and_then(ZoneClock::unless_utc),
         })
     }
 
@@ -93,7 +93,7 @@ impl Assigner {
             size_us: 1,
             offset_us: 0,
             unit_us,
-            zone: zone.map(ZoneClock::new),
+            zone: zone.and_then(ZoneClock::unless_utc),
         }
     }
 

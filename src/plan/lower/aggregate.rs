@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
+use chrono_tz::Tz;
 use datafusion_common::{DFSchema, ScalarValue};
 use datafusion_expr::{Aggregate, Expr, Filter, LogicalPlan};
 use datafusion_physical_expr::expressions::{case, lit};
@@ -138,20 +139,22 @@ impl Lowering<'_> {
         }
         let key_columns = self.key_columns(&keys, grouping, schema, &mut input)?;
         let sets = grouping.masks(&keys);
-        if input.pending.as_ref().is_some_and(|pending| mixes_partitions(pending, &key_columns, sets.as_deref()))
+        if let Some(pending) = &input.pending
+            && mixes_partitions(pending, &key_columns, sets.as_deref())
         {
             input = self.materialize(input);
         }
-        let (source, data_type) = match input.pending.take() {
+        let (source, data_type, zone) = match input.pending.take() {
             Some(Pending { window, time, data_type, partition, .. }) if window.is_session() => {
                 let distribution = session_distribution(&partition, above.order);
                 input.node = self.add_exchange(input.node, distribution);
-                (WindowSource::Session { time, window: window.spec, partition }, data_type)
+                let spec = window.spec;
+                (WindowSource::Session { time, window: spec, partition }, data_type, spec.zone)
             }
             pending => {
                 let source = match pending {
                     Some(Pending { window, time, data_type, .. }) => {
-                        (WindowSource::Assign { time, window: window.spec }, data_type)
+                        (WindowSource::Assign { time, window: window.spec }, data_type, window.spec.zone)
                     }
                     None => self.attached(input.node, grouped.window)?,
                 };
@@ -159,8 +162,10 @@ impl Lowering<'_> {
                 source
             }
         };
-        let mut fields: Vec<Field> =
-            Part::ALL.iter().map(|part| Field::new(part.name(), data_type.clone(), false)).collect();
+        let mut fields: Vec<Field> = Part::ALL
+            .iter()
+            .map(|part| Field::new(part.name(), part.data_type(&data_type, zone), false))
+            .collect();
         let mut roles: Vec<Role> = Part::ALL.iter().map(|part| Role::Bound(*part, grouped.window)).collect();
         let mut slots = vec![Slot::Column(0); grouping.exprs.len()];
         for (index, part) in grouped.parts.iter().enumerate() {
@@ -268,7 +273,7 @@ impl Lowering<'_> {
     }
 
     /// The bounds that rows carry with them.
-    fn attached(&self, node: NodeId, window: Window) -> Result<(WindowSource, DataType), Error> {
+    fn attached(&self, node: NodeId, window: Window) -> Result<(WindowSource, DataType, Option<Tz>), Error> {
         let find = |wanted: Part| {
             self.roles[node].iter().position(
                 |role| matches!(role, Role::Bound(part, other) if *part == wanted && other.id == window.id),
@@ -276,11 +281,10 @@ impl Lowering<'_> {
         };
         match (find(Part::Start), find(Part::End)) {
             (Some(start), Some(end)) => {
-                let data_type = self.schema(node).field(start).data_type().clone();
-                Ok((
-                    WindowSource::Attached { start, end, unit: window.spec.unit, zone: window.spec.zone },
-                    data_type,
-                ))
+                let time = find(Part::Time).unwrap_or(start);
+                let data_type = self.schema(node).field(time).data_type().clone();
+                let (unit, zone) = (window.spec.unit, window.spec.zone);
+                Ok((WindowSource::Attached { start, end, unit, zone }, data_type, zone))
             }
             (start, _) => {
                 let missing = if start.is_some() { Part::End } else { Part::Start };

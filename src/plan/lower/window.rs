@@ -62,7 +62,8 @@ impl Lowering<'_> {
             }
         }
         for part in Part::ALL {
-            fields.push(Arc::new(Field::new(part.name(), pending.data_type.clone(), false)));
+            let data_type = part.data_type(&pending.data_type, pending.window.spec.zone);
+            fields.push(Arc::new(Field::new(part.name(), data_type, false)));
             roles.push(Role::Bound(part, pending.window));
         }
         let operation = Operation::WindowRows(WindowRowsNode {

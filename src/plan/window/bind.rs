@@ -56,7 +56,10 @@ pub(in crate::plan) fn bind_window(
         .into_iter()
         .map(|key| partition_key(key, &input, context))
         .collect::<Result<Vec<_>, Error>>()?;
-    let zone = args.zone.take().map(|zone| zone_argument(function, &zone, &data_type)).transpose()?;
+    let zone = match args.zone.take() {
+        Some(zone) => Some(zone_argument(function, &zone, &data_type)?),
+        None => session_zone(&data_type),
+    };
     let spec = WindowSpec { kind, offset_us, zone, unit };
     let call = WindowCall { function, time: time_text, time_span };
     let node =
@@ -352,6 +355,15 @@ fn multiple(
         format!("Use a {step_name} that divides {size_text}.")
     };
     Err(Error::plan(code::WINDOW_NOT_MULTIPLE, message).at(step.span).hint(hint))
+}
+
+/// The zone whose wall clock cuts windows of instants where the query names none: the session's,
+/// which the type carries. Windows of a TIMESTAMP are cut by the clock that it shows.
+fn session_zone(data_type: &DataType) -> Option<Tz> {
+    match data_type {
+        DataType::Timestamp(_, Some(zone)) => Some(zone.parse().unwrap_or(Tz::UTC)),
+        _ => None,
+    }
 }
 
 fn zone_argument(function: WindowFunction, zone: &ast::Expr, data_type: &DataType) -> Result<Tz, Error> {

@@ -11,7 +11,6 @@ use datafusion_expr::Aggregate;
 use datafusion_physical_expr::expressions::Column;
 
 use super::super::recipe::{Arrival, Recipe, Rows};
-use super::super::results::timestamps;
 use super::super::table::{Sealed, Table};
 use super::Intake;
 use super::chain::Kept;
@@ -20,7 +19,7 @@ use crate::error::{Error, code};
 use crate::operator::evaluate::arrow_failure;
 use crate::operator::{BATCH_ROWS, Operator, Output, StateSize};
 use crate::plan::{ExprRef, WindowAggregateNode, WindowSpec};
-use crate::stream::{RunningWatermark, StreamBatch, Watermark};
+use crate::stream::{StreamBatch, Watermark};
 
 /// Rows that wait before they are folded into states.
 const FOLD_ROWS: usize = 32_768;
@@ -219,23 +218,15 @@ impl SessionAggregate {
 
     /// Gives results. `of`: the session of each.
     fn give(
-        &self,
+        &mut self,
         closed: &[Session],
         of: &[u32],
         results: Vec<ArrayRef>,
         arrived: Instant,
         out: &mut Output,
     ) -> Result<(), Error> {
-        let tracker = &self.intake.tracker;
-        let each = |value: &dyn Fn(&Session) -> i64| -> Vec<i64> {
-            of.iter().map(|index| value(&closed[*index as usize])).collect()
-        };
-        let data_type = |index: usize| self.schema.field(index).data_type();
-        let mut columns = vec![
-            timestamps(each(&|session| session.start), data_type(0))?,
-            timestamps(each(&|session| session.end), data_type(1))?,
-            timestamps(each(&|session| tracker.close(session.end)), data_type(2))?,
-        ];
+        let sessions = of.iter().map(|index| &closed[*index as usize]);
+        let (mut columns, running) = self.intake.bounds(sessions, &self.schema.fields()[..3])?;
         for column in results {
             let field = self.schema.field(columns.len());
             let is_id = field.name() == Aggregate::INTERNAL_GROUPING_ID;
@@ -247,10 +238,7 @@ impl SessionAggregate {
         }
         let rows = RecordBatch::try_new(Arc::clone(&self.schema), columns)
             .map_err(|error| Error::internal("WindowAggregate", error))?;
-        // Before a session's results, time had not come to its end.
-        let running = each(&|session| tracker.close(tracker.close(session.end)));
-        let running = Some(RunningWatermark::new(running));
-        let batch = StreamBatch { rows, kinds: None, running, arrived };
+        let batch = StreamBatch { rows, kinds: None, running: Some(running), arrived };
         for from in (0..of.len()).step_by(BATCH_ROWS) {
             out.batch(batch.slice(from, BATCH_ROWS.min(of.len() - from)));
         }

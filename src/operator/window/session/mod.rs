@@ -15,13 +15,17 @@ mod rows;
 mod tests;
 mod track;
 
+use std::sync::Arc;
+
 use arrow::array::ArrayRef;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Field, SchemaRef};
 
 use super::placement::{Running, check_time};
+use super::results::timestamps;
+use super::zone::ZoneClock;
 use crate::error::Error;
 use crate::plan::{WindowKind, WindowSpec};
-use crate::stream::{StreamBatch, event_times};
+use crate::stream::{RunningWatermark, StreamBatch, event_times};
 use partitions::Partitions;
 use track::{Session, Tracker};
 
@@ -36,6 +40,8 @@ struct Intake {
     partition: Vec<usize>,
     partitions: Partitions,
     tracker: Tracker,
+    /// The clock that shows the bounds of sessions; `None`: UTC, or the time column's own.
+    clock: Option<ZoneClock>,
     /// The last watermark that the operator was given.
     floor: i64,
     /// The rows of the batch that are used.
@@ -69,6 +75,7 @@ impl Intake {
             partition: partition.to_vec(),
             partitions: Partitions::try_new(&types)?,
             tracker: Tracker::new(gap_us, window.unit.us()),
+            clock: window.zone.and_then(ZoneClock::unless_utc),
             floor: i64::MIN,
             kept: Vec::new(),
         })
@@ -112,6 +119,36 @@ impl Intake {
         self.floor = self.floor.max(watermark);
         self.tracker.advance(watermark);
         self.tracker.take_closed()
+    }
+
+    /// `window_start`, `window_end` and `window_time` of sessions, and the watermark that held just
+    /// before their results. `fields`: those of the three columns.
+    fn bounds<'s>(
+        &mut self,
+        sessions: impl Iterator<Item = &'s Session> + Clone,
+        fields: &[Arc<Field>],
+    ) -> Result<(Vec<ArrayRef>, RunningWatermark), Error> {
+        let [start, end, time] = fields else {
+            return Err(Error::internal("session", "the plan lacks the columns of the window"));
+        };
+        let close = |session: &Session| self.tracker.close(session.end);
+        let closes: Vec<i64> = sessions.clone().map(close).collect();
+        // Before a session's results, time had not come to its end.
+        let running: Vec<i64> = closes.iter().map(|close| self.tracker.close(*close)).collect();
+        let (mut starts, mut ends) = (Vec::with_capacity(closes.len()), Vec::with_capacity(closes.len()));
+        for session in sessions {
+            starts.push(session.start);
+            ends.push(session.end);
+        }
+        if let Some(clock) = &mut self.clock {
+            starts.iter_mut().chain(&mut ends).for_each(|bound| *bound = clock.local(*bound));
+        }
+        let columns = vec![
+            timestamps(starts, start.data_type())?,
+            timestamps(ends, end.data_type())?,
+            timestamps(closes, time.data_type())?,
+        ];
+        Ok((columns, RunningWatermark::new(running)))
     }
 
     /// Memory in bytes, estimated.

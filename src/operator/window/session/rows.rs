@@ -8,7 +8,6 @@ use arrow::compute::take_record_batch;
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 
-use super::super::results::timestamps;
 use super::Intake;
 use super::chain::Kept;
 use super::track::Session;
@@ -16,7 +15,7 @@ use crate::error::Error;
 use crate::operator::evaluate::arrow_failure;
 use crate::operator::{BATCH_ROWS, Operator, Output, StateSize};
 use crate::plan::WindowRowsNode;
-use crate::stream::{RunningWatermark, StreamBatch, Watermark};
+use crate::stream::{StreamBatch, Watermark};
 
 /// Adds `window_start`, `window_end` and `window_time` to each row when its session is over.
 ///
@@ -64,7 +63,7 @@ impl SessionRows {
     }
 
     fn give(
-        &self,
+        &mut self,
         closed: &[Session],
         rows: &[(u32, u32)],
         arrived: Instant,
@@ -72,21 +71,12 @@ impl SessionRows {
     ) -> Result<(), Error> {
         let picks: Vec<u32> = rows.iter().map(|(_, row)| *row).collect();
         let mut columns: Vec<ArrayRef> = self.kept.take(&picks)?;
-        let tracker = &self.intake.tracker;
-        let each = |value: &dyn Fn(&Session) -> i64| -> Vec<i64> {
-            rows.iter().map(|(index, _)| value(&closed[*index as usize])).collect()
-        };
-        let at = columns.len();
-        let data_type = |index: usize| self.schema.field(at + index).data_type();
-        columns.push(timestamps(each(&|session| session.start), data_type(0))?);
-        columns.push(timestamps(each(&|session| session.end), data_type(1))?);
-        columns.push(timestamps(each(&|session| tracker.close(session.end)), data_type(2))?);
+        let sessions = rows.iter().map(|(index, _)| &closed[*index as usize]);
+        let (bounds, running) = self.intake.bounds(sessions, &self.schema.fields()[columns.len()..])?;
+        columns.extend(bounds);
         let rows = RecordBatch::try_new(Arc::clone(&self.schema), columns)
             .map_err(|error| Error::internal("WindowRows", error))?;
-        // Before the first of them, time had not come to the end of their session.
-        let running = each(&|session| tracker.close(tracker.close(session.end)));
-        let running = Some(RunningWatermark::new(running));
-        out.batch(StreamBatch { rows, kinds: None, running, arrived });
+        out.batch(StreamBatch { rows, kinds: None, running: Some(running), arrived });
         Ok(())
     }
 }
