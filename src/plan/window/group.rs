@@ -104,18 +104,20 @@ impl GroupWindow {
             let columns = WINDOW_COLUMNS.iter().map(|name| column(name, span));
             keys.splice(self.position..=self.position, columns);
         }
-        match self.relation(std::mem::take(&mut select.from), partition) {
+        // WHERE stands before the grouping: what it takes away is in no session.
+        let selection = if partition.is_some() { select.selection.take() } else { None };
+        match self.relation(std::mem::take(&mut select.from), selection, partition.unwrap_or_default()) {
             Ok(relation) => select.from = vec![TableWithJoins { relation, joins: Vec::new() }],
             Err(error) => return ControlFlow::Break(error),
         }
         ControlFlow::Continue(())
     }
 
-    /// What sessions are kept apart by: the other keys of GROUP BY.
-    fn partition(&self, select: &Select) -> Result<Vec<Expr>, Error> {
-        let GroupByExpr::Expressions(keys, modifiers) = &select.group_by else { return Ok(Vec::new()) };
+    /// What sessions are kept apart by: the other keys of GROUP BY. `None` for other windows.
+    fn partition(&self, select: &Select) -> Result<Option<Vec<Expr>>, Error> {
+        let GroupByExpr::Expressions(keys, modifiers) = &select.group_by else { return Ok(None) };
         if self.function != WindowFunction::Session {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         let refuse = |expr: &Expr, why: String, hint: String| {
             Error::plan(code::WINDOW_ARGUMENT, why).at(from_sql_span(expr.span())).hint(hint)
@@ -139,7 +141,7 @@ impl GroupWindow {
                     let why = format!("GROUP BY {key}: SELECT has no expression at that place");
                     return Err(refuse(key, why, "Write the column in GROUP BY.".to_owned()));
                 }
-                (_, Some(item)) if item == key => partition.push(item.clone()),
+                (Expr::Identifier(name), Some(item)) if is_column(item, name) => partition.push(item.clone()),
                 (_, item) => {
                     let why = format!("sessions can't be by \"{key}\", a name that SELECT gives");
                     let item = item.map_or_else(|| "the expression".to_owned(), ToString::to_string);
@@ -147,12 +149,17 @@ impl GroupWindow {
                 }
             }
         }
-        Ok(partition)
+        Ok(Some(partition))
     }
 
-    /// `TUMBLE((SELECT * FROM <from>), ts, size)`; sessions with `PARTITION BY`.
-    fn relation(&self, from: Vec<TableWithJoins>, partition: Vec<Expr>) -> Result<TableFactor, Error> {
-        let mut args = vec![unnamed(table_argument(everything_of(from)?, partition))];
+    /// `TUMBLE((SELECT * FROM <from>), ts, size)`; sessions with `WHERE` and `PARTITION BY`.
+    fn relation(
+        &self,
+        from: Vec<TableWithJoins>,
+        selection: Option<Expr>,
+        partition: Vec<Expr>,
+    ) -> Result<TableFactor, Error> {
+        let mut args = vec![unnamed(table_argument(everything_of(from, selection)?, partition))];
         let given = of_function(self.call.args.clone());
         let intervals = self.function.intervals().iter().filter(|name| **name != "OFFSET").count();
         if given.len() == intervals {
@@ -200,6 +207,15 @@ fn item_of<'a>(key: &Expr, select: &'a Select) -> Option<Option<&'a Expr>> {
             _ => None,
         }),
         _ => None,
+    }
+}
+
+/// Whether an expression is the column of that name, perhaps with its table.
+fn is_column(expr: &Expr, name: &Ident) -> bool {
+    match expr {
+        Expr::Identifier(ident) => ident.value == name.value,
+        Expr::CompoundIdentifier(parts) => parts.last().is_some_and(|last| last.value == name.value),
+        _ => false,
     }
 }
 
@@ -320,8 +336,8 @@ fn unnamed(expr: Expr) -> FunctionArg {
     FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))
 }
 
-/// `SELECT * FROM <from>`.
-fn everything_of(from: Vec<TableWithJoins>) -> Result<Query, Error> {
+/// `SELECT * FROM <from> WHERE <selection>`.
+fn everything_of(from: Vec<TableWithJoins>, selection: Option<Expr>) -> Result<Query, Error> {
     let query = Parser::new(&GenericDialect {})
         .try_with_sql("SELECT *")
         .and_then(|mut parser| parser.parse_query())
@@ -329,6 +345,7 @@ fn everything_of(from: Vec<TableWithJoins>) -> Result<Query, Error> {
     let mut query = *query;
     if let SetExpr::Select(select) = query.body.as_mut() {
         select.from = from;
+        select.selection = selection;
     }
     Ok(query)
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{Array, ArrayRef, AsArray, UInt32Array};
-use arrow::compute::{cast, take, take_record_batch};
+use arrow::array::{Array, ArrayRef, AsArray, UInt32Array, new_empty_array};
+use arrow::compute::{cast, interleave, take, take_record_batch};
 use arrow::datatypes::{DataType, SchemaRef, UInt32Type};
 use arrow::record_batch::RecordBatch;
 use datafusion_expr::Aggregate;
@@ -34,8 +34,10 @@ pub(in super::super) struct SessionAggregate {
     intake: Intake,
     /// What is evaluated of a row.
     recipe: Recipe,
-    /// The same with the session as the first key.
+    /// The same with the session as the first key; the only one where it tells the others.
     by_session: Recipe,
+    /// All keys are columns of PARTITION BY: a session is one group.
+    is_one_group: bool,
     rows: Kept,
     states: Kept,
     /// Whether rows may be folded into states.
@@ -56,14 +58,19 @@ impl SessionAggregate {
         input: &SchemaRef,
     ) -> Result<Self, Error> {
         let recipe = Recipe::try_new(node, input)?;
+        let is_of_partition = |key: &ExprRef| {
+            key.downcast_ref::<Column>().is_some_and(|column| partition.contains(&column.index()))
+        };
+        let is_one_group = node.grouping_sets.is_none() && node.keys.iter().all(is_of_partition);
+        let more_keys = if is_one_group { &[][..] } else { node.keys.as_slice() };
         let mut types = vec![DataType::UInt32];
-        for key in &node.keys {
+        for key in more_keys {
             types.push(key.data_type(input).map_err(|error| Error::internal("session", error))?);
         }
         let session: ExprRef = Arc::new(Column::new("__session", 0));
         let sets = node.grouping_sets.as_ref();
         let with_session = WindowAggregateNode {
-            keys: [session].into_iter().chain(node.keys.iter().cloned()).collect(),
+            keys: [session].into_iter().chain(more_keys.iter().cloned()).collect(),
             grouping_sets: sets.map(|sets| {
                 sets.iter().map(|set| [false].into_iter().chain(set.iter().copied()).collect()).collect()
             }),
@@ -78,6 +85,7 @@ impl SessionAggregate {
             intake: Intake::try_new(time, window, partition, input)?,
             recipe,
             by_session,
+            is_one_group,
             rows: Kept::default(),
             states: Kept::default(),
             folds: !node.aggregates.iter().any(|call| call.order_sensitive || call.inexact),
@@ -105,8 +113,9 @@ impl SessionAggregate {
 
     /// The inverse of [`Self::columns`], with the session of each row as its first key.
     fn evaluated(&self, rows: &[u32], session: ArrayRef) -> Result<Rows, Error> {
-        let mut columns = self.rows.take(rows)?.into_iter();
         let keys = self.recipe.key_count();
+        let (skip, keys) = if self.is_one_group { (keys, 0) } else { (0, keys) };
+        let mut columns = self.rows.take(rows, skip..usize::MAX)?.into_iter();
         let keys = [session].into_iter().chain(columns.by_ref().take(keys)).collect();
         let calls = &self.recipe.calls;
         let args = calls.iter().map(|call| columns.by_ref().take(call.arg_count()).collect()).collect();
@@ -121,12 +130,48 @@ impl SessionAggregate {
 
     /// States that are kept, with the session of each as its first key.
     fn sealed(&self, states: &[u32], session: ArrayRef) -> Result<Sealed, Error> {
-        let mut columns = self.states.take(states)?.into_iter();
+        let skip = if self.is_one_group { self.recipe.key_count() } else { 0 };
+        let mut columns = self.states.take(states, skip..usize::MAX)?.into_iter();
         let keys = self.by_session.group_schema.fields().len() - 1;
         let keys = [session].into_iter().chain(columns.by_ref().take(keys)).collect();
         let calls = self.recipe.calls.iter();
         let own = calls.map(|call| columns.by_ref().take(call.state_columns).collect()).collect();
         Ok(Sealed { groups: states.len(), keys, first_rows: self.states.arrivals(states), states: own })
+    }
+
+    /// The keys of sessions that are one group each, for the session that each of `of` is.
+    fn keys_of<'a>(
+        &self,
+        sessions: impl Iterator<Item = &'a Session>,
+        of: &[u32],
+    ) -> Result<Vec<ArrayRef>, Error> {
+        let (mut in_states, mut in_rows) = (Vec::new(), Vec::new());
+        let places: Vec<(usize, usize)> = sessions
+            .map(|session| match session.states.first() {
+                Some(state) => {
+                    in_states.push(state);
+                    (0, in_states.len() - 1)
+                }
+                None => {
+                    in_rows.extend(session.rows.first());
+                    (1, in_rows.len().saturating_sub(1))
+                }
+            })
+            .collect();
+        let places: Vec<(usize, usize)> = of.iter().map(|index| places[*index as usize]).collect();
+        let keys = 0..self.recipe.key_count();
+        let in_states = self.states.take(&in_states, keys.clone())?;
+        let in_rows = self.rows.take(&in_rows, keys.clone())?;
+        keys
+            .map(|key| match (in_states.get(key), in_rows.get(key)) {
+                (Some(states), Some(rows)) => interleave(&[states.as_ref(), rows.as_ref()], &places),
+                (Some(only), None) | (None, Some(only)) => {
+                    take(only, &UInt32Array::from_iter_values(places.iter().map(|(_, row)| *row as u32)), None)
+                }
+                (None, None) => Ok(new_empty_array(self.recipe.group_schema.field(key).data_type())),
+            })
+            .map(|keys| keys.map_err(|error| arrow_failure(&error)))
+            .collect()
     }
 
     /// The groups of sessions, by their index, with all that they have; and how many states and rows
@@ -162,11 +207,15 @@ impl SessionAggregate {
         let sessions: Vec<Session> = self.intake.tracker.sessions().map(|session| session.clone()).collect();
         let (table, ..) = self.table(sessions.iter())?;
         let sealed = table.seal()?;
-        self.rows = Kept::default();
-        self.states = Kept::default();
         let mut keys = sealed.keys.into_iter();
         let of = keys.next().ok_or_else(|| Error::internal("session", "states without a session"))?;
         let of = of.as_primitive::<UInt32Type>().values();
+        let mut keys: Vec<ArrayRef> = keys.collect();
+        if self.is_one_group {
+            keys = self.keys_of(sessions.iter(), of)?;
+        }
+        self.rows = Kept::default();
+        self.states = Kept::default();
         let mut sessions: Vec<&mut Session> = self.intake.tracker.sessions().collect();
         for session in &mut sessions {
             (session.rows, session.states) = Default::default();
@@ -174,7 +223,7 @@ impl SessionAggregate {
         for (index, first_row) in of.iter().zip(sealed.first_rows) {
             self.states.link(&mut sessions[*index as usize].states, first_row)?;
         }
-        self.states.append(keys.chain(sealed.states.into_iter().flatten()).collect())
+        self.states.append(keys.into_iter().chain(sealed.states.into_iter().flatten()).collect())
     }
 
     /// Keeps memory at what open sessions need.
@@ -195,8 +244,6 @@ impl SessionAggregate {
         let closed = self.intake.close(watermark);
         let Some(arrived) = self.arrived.filter(|_| !closed.is_empty()) else { return Ok(()) };
         let (table, states, rows) = self.table(closed.iter())?;
-        self.states.release(states);
-        self.rows.release(rows);
         let (groups, columns) = table.results()?;
         let mut columns = columns.into_iter();
         let of = columns.next().ok_or_else(|| Error::internal("session", "results without a session"))?;
@@ -213,6 +260,11 @@ impl SessionAggregate {
                 *column = take(column, &order, None).map_err(|error| arrow_failure(&error))?;
             }
         }
+        if self.is_one_group {
+            columns.splice(..0, self.keys_of(closed.iter(), &of)?);
+        }
+        self.states.release(states);
+        self.rows.release(rows);
         self.give(&closed, &of, columns, arrived, out)
     }
 

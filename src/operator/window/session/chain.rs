@@ -1,11 +1,15 @@
 //! Rows that are kept, each in the chain of its session.
 
+use std::ops::Range;
+
 use arrow::array::{Array, ArrayRef};
 use arrow::compute::{concat, interleave};
 
 use crate::error::Error;
 use crate::operator::evaluate::arrow_failure;
 
+/// All columns.
+pub(super) const ALL: Range<usize> = 0..usize::MAX;
 /// The end of a chain.
 const END: u32 = u32::MAX;
 /// Rows that are kept before it is worth looking for those that nobody needs.
@@ -17,6 +21,13 @@ pub(super) struct Chain {
     first: u32,
     last: u32,
     len: u32,
+}
+
+impl Chain {
+    /// Its first row.
+    pub(super) fn first(self) -> Option<u32> {
+        (self.len > 0).then_some(self.first)
+    }
 }
 
 impl Default for Chain {
@@ -111,7 +122,7 @@ impl Kept {
         // Small batches are copied together, each row a few times.
         while let [.., before, last] = self.chunks.as_slice()
             && before.len <= 2 * last.len
-            && before.len + last.len <= 2 * FEW_ROWS
+            && before.len + last.len <= FEW_ROWS
         {
             let columns = before
                 .columns
@@ -154,8 +165,8 @@ impl Kept {
         rows.iter().map(|row| self.arrivals[*row as usize]).collect()
     }
 
-    /// The columns of `rows`.
-    pub(super) fn take(&self, rows: &[u32]) -> Result<Vec<ArrayRef>, Error> {
+    /// These columns of `rows`, as far as there are so many.
+    pub(super) fn take(&self, rows: &[u32], columns: Range<usize>) -> Result<Vec<ArrayRef>, Error> {
         let Some(first) = self.chunks.first() else { return Ok(Vec::new()) };
         let mut places = Vec::with_capacity(rows.len());
         let mut current = 0;
@@ -166,7 +177,8 @@ impl Kept {
             }
             places.push((current, row - self.chunks[current].first));
         }
-        (0..first.columns.len())
+        let columns = columns.start..columns.end.min(first.columns.len());
+        columns
             .map(|column| {
                 let pieces: Vec<&dyn Array> =
                     self.chunks.iter().map(|chunk| chunk.columns[column].as_ref()).collect();
@@ -184,7 +196,7 @@ impl Kept {
         }
         let mut in_order = rows.clone();
         in_order.sort_unstable();
-        let columns = self.take(&in_order)?;
+        let columns = self.take(&in_order, ALL)?;
         let arrivals = self.arrivals(&in_order);
         let mut moved = vec![END; self.len()];
         for (to, from) in in_order.iter().enumerate() {

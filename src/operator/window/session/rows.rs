@@ -9,7 +9,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 
 use super::Intake;
-use super::chain::Kept;
+use super::chain::{ALL, Kept};
 use super::track::Session;
 use crate::error::Error;
 use crate::operator::evaluate::arrow_failure;
@@ -70,7 +70,7 @@ impl SessionRows {
         out: &mut Output,
     ) -> Result<(), Error> {
         let picks: Vec<u32> = rows.iter().map(|(_, row)| *row).collect();
-        let mut columns: Vec<ArrayRef> = self.kept.take(&picks)?;
+        let mut columns: Vec<ArrayRef> = self.kept.take(&picks, ALL)?;
         let sessions = rows.iter().map(|(index, _)| &closed[*index as usize]);
         let (bounds, running) = self.intake.bounds(sessions, &self.schema.fields()[columns.len()..])?;
         columns.extend(bounds);
