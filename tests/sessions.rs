@@ -146,10 +146,7 @@ fn partitions_that_share_a_session_are_one_group_without_their_key() {
     let query = "SELECT window_start AS w1, window_end AS w2, SUM(v) AS y
         FROM TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '10' SECOND))
         GROUP BY window_start, window_end;";
-    assert_eq!(
-        rows("", "TIMESTAMP(3)", lines, query),
-        ["09:00:00,09:00:10,3", "09:01:00,09:01:10,4"]
-    );
+    assert_eq!(rows("", "TIMESTAMP(3)", lines, query), ["09:00:00,09:00:10,3", "09:01:00,09:01:10,4"]);
     let sets = "SELECT k, window_start AS w1, SUM(v) AS y
         FROM TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '10' SECOND))
         GROUP BY window_start, window_end, GROUPING SETS ((k), ());";
@@ -210,14 +207,8 @@ fn instants_are_shown_by_the_clock_of_the_zone_and_gaps_are_elapsed_time() {
         GROUP BY window_start, window_end;";
     // 00:30 UTC is 02:30, 01:10 UTC is 02:10 on the clock that was put back: 40 minutes on.
     let lines = "{\"ts\":\"2024-10-27T00:30:00Z\"}\n{\"ts\":\"2024-10-27T01:10:00Z\"}\n";
-    assert_eq!(
-        rows(berlin, "TIMESTAMP_LTZ(3)", lines, query),
-        ["2024-10-27 02:30:00,2024-10-27 02:50:00,2"]
-    );
+    assert_eq!(rows(berlin, "TIMESTAMP_LTZ(3)", lines, query), ["2024-10-27 02:30:00,2024-10-27 02:50:00,2"]);
     // 00:50 UTC is 01:50, 01:29 UTC is 03:29 on the clock that was put forward: 39 minutes on.
     let lines = "{\"ts\":\"2024-03-31T00:50:00Z\"}\n{\"ts\":\"2024-03-31T01:29:00Z\"}\n";
-    assert_eq!(
-        rows(berlin, "TIMESTAMP_LTZ(3)", lines, query),
-        ["2024-03-31 01:50:00,2024-03-31 04:09:00,2"]
-    );
+    assert_eq!(rows(berlin, "TIMESTAMP_LTZ(3)", lines, query), ["2024-03-31 01:50:00,2024-03-31 04:09:00,2"]);
 }

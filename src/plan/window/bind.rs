@@ -62,8 +62,8 @@ pub(in crate::plan) fn bind_window(
     };
     let spec = WindowSpec { kind, offset_us, zone, unit };
     let call = WindowCall { function, time: time_text, time_span };
-    let node =
-        WindowNode::try_new(id, Arc::new(input), time, partition, spec, Arc::new(call)).map_err(from_datafusion)?;
+    let node = WindowNode::try_new(id, Arc::new(input), time, partition, spec, Arc::new(call))
+        .map_err(from_datafusion)?;
     Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
 }
 
@@ -210,8 +210,7 @@ fn partition_key(
     let span = span_of(&key);
     let text = key.to_string();
     let bound = context.sql_to_expr(key, input.schema()).map_err(|error| from_datafusion(error).at(span))?;
-    let unknown =
-        bound.column_refs().into_iter().find(|column| !input.schema().has_column(column)).cloned();
+    let unknown = bound.column_refs().into_iter().find(|column| !input.schema().has_column(column)).cloned();
     if let Some(column) = unknown {
         let error = Error::plan(code::UNKNOWN_COLUMN, format!("no column \"{}\"", column.name)).at(span);
         let names: Vec<&str> = input.schema().fields().iter().map(|field| field.name().as_str()).collect();

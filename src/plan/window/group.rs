@@ -125,7 +125,8 @@ impl GroupWindow {
         let table_form = "Use SESSION(TABLE t PARTITION BY …, DESCRIPTOR(ts), …) in FROM instead.";
         let mut partition = Vec::new();
         for (position, key) in keys.iter().enumerate().filter(|(position, _)| *position != self.position) {
-            let is_set = matches!(key, Expr::Rollup(_) | Expr::Cube(_) | Expr::GroupingSets(_) | Expr::Tuple(_));
+            let is_set =
+                matches!(key, Expr::Rollup(_) | Expr::Cube(_) | Expr::GroupingSets(_) | Expr::Tuple(_));
             if is_set || !modifiers.is_empty() {
                 let why = "SESSION in GROUP BY stands beside plain keys only: they are what sessions are by";
                 return Err(refuse(key, why.to_owned(), table_form.to_owned()));
@@ -196,7 +197,8 @@ impl GroupWindow {
 fn item_of<'a>(key: &Expr, select: &'a Select) -> Option<Option<&'a Expr>> {
     match key {
         Expr::Value(ValueWithSpan { value: Value::Number(place, _), .. }) => {
-            let item = place.parse::<usize>().ok().and_then(|place| select.projection.get(place.checked_sub(1)?));
+            let item =
+                place.parse::<usize>().ok().and_then(|place| select.projection.get(place.checked_sub(1)?));
             Some(match item {
                 Some(SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) => Some(expr),
                 _ => None,

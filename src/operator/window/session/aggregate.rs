@@ -162,16 +162,15 @@ impl SessionAggregate {
         let keys = 0..self.recipe.key_count();
         let in_states = self.states.take(&in_states, keys.clone())?;
         let in_rows = self.rows.take(&in_rows, keys.clone())?;
-        keys
-            .map(|key| match (in_states.get(key), in_rows.get(key)) {
-                (Some(states), Some(rows)) => interleave(&[states.as_ref(), rows.as_ref()], &places),
-                (Some(only), None) | (None, Some(only)) => {
-                    take(only, &UInt32Array::from_iter_values(places.iter().map(|(_, row)| *row as u32)), None)
-                }
-                (None, None) => Ok(new_empty_array(self.recipe.group_schema.field(key).data_type())),
-            })
-            .map(|keys| keys.map_err(|error| arrow_failure(&error)))
-            .collect()
+        keys.map(|key| match (in_states.get(key), in_rows.get(key)) {
+            (Some(states), Some(rows)) => interleave(&[states.as_ref(), rows.as_ref()], &places),
+            (Some(only), None) | (None, Some(only)) => {
+                take(only, &UInt32Array::from_iter_values(places.iter().map(|(_, row)| *row as u32)), None)
+            }
+            (None, None) => Ok(new_empty_array(self.recipe.group_schema.field(key).data_type())),
+        })
+        .map(|keys| keys.map_err(|error| arrow_failure(&error)))
+        .collect()
     }
 
     /// The groups of sessions, by their index, with all that they have; and how many states and rows

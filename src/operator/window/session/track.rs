@@ -181,13 +181,7 @@ impl Tracker {
     }
 
     /// Joins the session before `start` to `into` if a row at `time` touches it.
-    fn absorb_before(
-        &mut self,
-        partition: u32,
-        start: i64,
-        time: i64,
-        into: u32,
-    ) -> Option<(Chain, Chain)> {
+    fn absorb_before(&mut self, partition: u32, start: i64, time: i64, into: u32) -> Option<(Chain, Chain)> {
         let (&key, &id) = self.older.range((partition, i64::MIN)..(partition, start)).next_back()?;
         if self.bounds(id)?.1 < time {
             return None;

@@ -77,7 +77,11 @@ fn assign(kind: WindowKind, offset_us: i64) -> WindowSource {
     WindowSource::Assign { time: 0, window }
 }
 
-pub(super) fn node(window: WindowSource, keys: Vec<ExprRef>, aggregates: Vec<AggregateCall>) -> WindowAggregateNode {
+pub(super) fn node(
+    window: WindowSource,
+    keys: Vec<ExprRef>,
+    aggregates: Vec<AggregateCall>,
+) -> WindowAggregateNode {
     WindowAggregateNode {
         window,
         keys,
@@ -122,7 +126,12 @@ fn operator(node: &WindowAggregateNode) -> Box<dyn Operator> {
     create(&plan_node(Operation::WindowAggregate(Box::new(node.clone())), schema), &input()).unwrap()
 }
 
-pub(super) fn run_node(node: &WindowAggregateNode, rows: &[Row], delay: i64, cut: usize) -> (Vec<String>, RowCounts) {
+pub(super) fn run_node(
+    node: &WindowAggregateNode,
+    rows: &[Row],
+    delay: i64,
+    cut: usize,
+) -> (Vec<String>, RowCounts) {
     run(operator(node).as_mut(), rows, delay, cut)
 }
 

@@ -17,6 +17,9 @@ struct Session {
     rows: Vec<usize>,
 }
 
+/// A group of a session: its first row, its key, its values.
+type Group = (usize, Option<&'static str>, Vec<Option<i64>>);
+
 /// All sessions in the order of their ends, and what became of the rows.
 fn evaluate(rows: &[Row], gap: i64, delay: i64, by_key: bool) -> (Vec<Session>, RowCounts) {
     let (mut open, mut over): (Vec<Session>, Vec<Session>) = (Vec::new(), Vec::new());
@@ -60,7 +63,7 @@ fn aggregated(
 ) -> Vec<String> {
     let mut lines = Vec::new();
     for session in sessions {
-        let mut groups: Vec<(usize, Option<&str>, Vec<Option<i64>>)> = Vec::new();
+        let mut groups: Vec<Group> = Vec::new();
         for row in &session.rows {
             let (_, key, value) = rows[*row];
             match groups.iter_mut().find(|(_, known, _)| *known == key) {
@@ -69,12 +72,8 @@ fn aggregated(
             }
         }
         for (first, key, values) in groups {
-            let bounds = format!(
-                "{},{},{}",
-                stamp(session.start),
-                stamp(session.end),
-                stamp(session.end - 1)
-            );
+            let bounds =
+                format!("{},{},{}", stamp(session.start), stamp(session.end), stamp(session.end - 1));
             let line = format!("{bounds},{},{}", key.unwrap_or("NULL"), describe(&values));
             lines.push((session.end, first, line));
         }

@@ -44,11 +44,9 @@ fn what_closed_sessions_kept_goes() {
     for calls in [vec![call(sum_udaf(), "s")], ordered_calls()] {
         let node = sessions(5, vec![2], vec![column(2)], calls);
         let schema = output(&node, &input());
-        let mut operator =
-            SessionAggregate::try_new(&node, (0, &spec(5), &[2]), &schema, &input()).unwrap();
+        let mut operator = SessionAggregate::try_new(&node, (0, &spec(5), &[2]), &schema, &input()).unwrap();
         let few = short_sessions(&mut operator, 40);
-        let mut operator =
-            SessionAggregate::try_new(&node, (0, &spec(5), &[2]), &schema, &input()).unwrap();
+        let mut operator = SessionAggregate::try_new(&node, (0, &spec(5), &[2]), &schema, &input()).unwrap();
         let many = short_sessions(&mut operator, 200);
         assert!(many.windows <= 6_000, "{many:?}");
         assert_eq!((few.windows, few.rows), (many.windows, many.rows));
