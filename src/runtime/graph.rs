@@ -297,10 +297,10 @@ impl Builder<'_> {
         name: &str,
     ) -> Result<Draft, Error> {
         let mut stage = stage;
-        if stage.len() == 1 {
-            if let Some(only) = stage.pop() {
-                return Ok(only);
-            }
+        if stage.len() == 1
+            && let Some(only) = stage.pop()
+        {
+            return Ok(only);
         }
         let signal = Arc::new(Signal::default());
         let receivers = stage.into_iter().map(|draft| self.connect(draft, &signal)).collect();
