@@ -213,3 +213,20 @@ fn rows_wait_for_their_session() {
     assert_eq!(given, [format!("{},a,1,{},{},{}", stamp(0), stamp(0), stamp(10), stamp(9))]);
     assert_eq!((out.counts.held, out.counts.used), (1, 1));
 }
+
+#[test]
+fn a_silent_key_closes_on_the_time_of_others_as_in_field_report_b034() {
+    let rows: Vec<Row> = [(0, "quiet"), (3, "busy"), (12, "busy"), (20, "busy")]
+        .map(|(time, key)| (Some(time), Some(key), Some(1)))
+        .to_vec();
+    let mut operator = aggregate(&counted(vec![1]));
+    let (mut out, mut given) = (Output::default(), Vec::new());
+    operator.process_batch(stream_batch(&rows[..3], &[i64::MIN, 0, 3 * MS]), &mut out).unwrap();
+    operator.process_watermark(Watermark(12 * MS), &mut out).unwrap();
+    crate::operator::testing::drain(&mut out, &mut given);
+    assert_eq!(given, [line(0, 10, "quiet,1")], "out while the other is open");
+    operator.process_batch(stream_batch(&rows[3..], &[12 * MS]), &mut out).unwrap();
+    operator.process_watermark(Watermark::MAX, &mut out).unwrap();
+    crate::operator::testing::drain(&mut out, &mut given);
+    assert_eq!(given[1..], [line(3, 30, "busy,3")]);
+}

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int64Array};
-use arrow::datatypes::DataType;
+use arrow::array::{ArrayRef, AsArray, Int64Array};
+use arrow::datatypes::{DataType, Int64Type};
 use datafusion_functions_aggregate::sum::sum_udaf;
 
 use super::super::super::tests::{call, ordered_calls, output};
 use super::super::SessionAggregate;
+use super::super::chain::{ALL, Chain, Kept};
 use super::super::partitions::Partitions;
 use super::super::track::Tracker;
 use super::{session_rows, sessions, spec};
@@ -89,4 +90,40 @@ fn numbers_of_idle_partitions_are_given_again() {
     assert!(partitions.len() <= 3_000, "{}", partitions.len());
     assert_eq!(partitions.len(), tracker.partitions());
     assert_eq!(tracker.len(), 1_000);
+}
+
+#[test]
+fn rows_of_other_chains_are_forgotten_and_the_rest_stays() {
+    let mut kept = Kept::default();
+    let mut chains = [Chain::default(); 3];
+    // Rows 0 to 8 in batches of three, in turn for the three chains.
+    for batch in 0..3u64 {
+        for row in batch * 3..batch * 3 + 3 {
+            kept.link(&mut chains[row as usize % 3], 100 + row).unwrap();
+        }
+        let values: Vec<i64> = (batch * 3..batch * 3 + 3).map(|row| row as i64).collect();
+        kept.append(vec![Arc::new(Int64Array::from(values))]).unwrap();
+    }
+    let values = |kept: &Kept, chain: Chain| {
+        let mut rows = Vec::new();
+        kept.rows(chain, &mut rows);
+        let columns = kept.take(&rows, ALL).unwrap();
+        (columns[0].as_primitive::<Int64Type>().values().to_vec(), kept.arrivals(&rows))
+    };
+    assert_eq!(values(&kept, chains[1]), (vec![1, 4, 7], vec![101, 104, 107]));
+    let [first, gone, last] = &mut chains;
+    kept.release(3);
+    kept.retain([&mut *first, &mut *last].into_iter()).unwrap();
+    assert_eq!((kept.len(), kept.live()), (6, 6));
+    assert_eq!(values(&kept, *first), (vec![0, 3, 6], vec![100, 103, 106]));
+    // A chain takes rows after that, and another chain.
+    kept.link(first, 109).unwrap();
+    kept.append(vec![Arc::new(Int64Array::from(vec![9]))]).unwrap();
+    kept.join(first, *last);
+    *gone = Chain::default();
+    kept.join(first, *gone);
+    let all = (vec![0, 2, 3, 5, 6, 8, 9], vec![100, 102, 103, 105, 106, 108, 109]);
+    assert_eq!(values(&kept, *first), all);
+    kept.release(7);
+    assert_eq!((kept.len(), kept.live()), (0, 0));
 }
