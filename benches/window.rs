@@ -53,7 +53,10 @@ fn node(kind: WindowKind, key: usize, phase: AggregatePhase) -> PlanNode {
     let window = WindowSpec { kind, offset_us: 0, zone: None, unit: TimeUnit::Millisecond };
     let float: ExprRef = Arc::new(CastExpr::new(column(2), DataType::Float64, None));
     let node = WindowAggregateNode {
-        window: WindowSource::Assign { time: 0, window },
+        window: match kind {
+            WindowKind::Session { .. } => WindowSource::Session { time: 0, window, partition: vec![key] },
+            _ => WindowSource::Assign { time: 0, window },
+        },
         keys: vec![column(key)],
         grouping_sets: None,
         aggregates: vec![call(count_udaf(), column(2)), call(sum_udaf(), column(2)), call(avg_udaf(), float)],
@@ -170,5 +173,25 @@ fn hop(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, tumble, hop);
+fn session(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("session_count_sum_avg");
+    group.sample_size(10);
+    // 10 rows a second for each of 1,000 keys: one long session each. One row a second for each of
+    // 100,000 keys: about as many sessions as rows.
+    for (keys, rows_per_second, gap_us) in
+        [(1_000, 10_000, 5 * SECOND_US), (100_000, 100_000, SECOND_US / 10)]
+    {
+        let batches = batches(2_000_000, keys, rows_per_second);
+        group.throughput(Throughput::Elements(2_000_000));
+        for (name, key) in [("int_key", 1), ("text_key", 3)] {
+            let node = node(WindowKind::Session { gap_us }, key, AggregatePhase::Single);
+            group.bench_function(BenchmarkId::new(name, keys), |bencher| {
+                bencher.iter(|| run(&node, &batches));
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, tumble, hop, session);
 criterion_main!(benches);

@@ -36,7 +36,6 @@ const NOT_YET: &[(&str, &str)] = &[
     ("join", "P002"),
     ("match-recognize", "P002"),
     ("over", "P002"),
-    ("session", "P002"),
     ("topn", "P002"),
     ("unnest", "P002"),
 ];

@@ -18,7 +18,7 @@ mod window_rows;
 use arrow::datatypes::SchemaRef;
 
 use crate::error::Error;
-use crate::plan::{Operation, PlanNode};
+use crate::plan::{Operation, PlanNode, WindowKind};
 use crate::stream::{StreamBatch, StreamElement, Watermark};
 
 /// Rows of a result batch at most.
@@ -36,6 +36,9 @@ pub fn create(node: &PlanNode, input: &SchemaRef) -> Result<Box<dyn Operator>, E
     let schema = &node.schema;
     let operator: Box<dyn Operator> = match &node.operation {
         Operation::Calc(calc) => Box::new(calc::Calc::new(calc, schema)),
+        Operation::WindowRows(rows) if matches!(rows.window.kind, WindowKind::Session { .. }) => {
+            Box::new(window::SessionRows::try_new(rows, schema, input)?)
+        }
         Operation::WindowRows(rows) => Box::new(window_rows::WindowRows::try_new(rows, schema)?),
         Operation::WindowAggregate(aggregate) => window::create(aggregate, schema, input)?,
         Operation::TemporalSort(sort) => Box::new(temporal_sort::TemporalSort::new(sort)),

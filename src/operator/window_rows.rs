@@ -94,7 +94,7 @@ mod tests {
             fields.push(Field::new(name, DataType::Timestamp(ArrowUnit::Millisecond, None), false));
         }
         let node = plan_node(
-            Operation::WindowRows(WindowRowsNode { time: 0, window }),
+            Operation::WindowRows(WindowRowsNode { time: 0, window, partition: vec![] }),
             Arc::new(Schema::new(fields)),
         );
         let one = run(create(&node, &input()).unwrap().as_mut(), rows, 0, 1);

@@ -85,13 +85,15 @@ pub(super) fn details(node: &PlanNode, input: Option<&Schema>) -> String {
             rows => format!("{rows} rows"),
         },
         Operation::Calc(calc) => calc_details(calc, node),
-        Operation::WindowRows(rows) => window(&rows.window, column_name(input, rows.time)),
+        Operation::WindowRows(rows) => {
+            let partition = column_names(input, &rows.partition);
+            window(&rows.window, column_name(input, rows.time), &partition)
+        }
         Operation::WindowAggregate(aggregate) => aggregate_details(aggregate, input),
         Operation::Union => String::new(),
         Operation::Exchange(Distribution::Single) => "single".to_owned(),
         Operation::Exchange(Distribution::Hash(keys)) => {
-            let names: Vec<_> = keys.iter().map(|key| column_name(input, *key)).collect();
-            format!("hash({})", names.join(", "))
+            format!("hash({})", column_names(input, keys).join(", "))
         }
         Operation::TemporalSort(sort) => {
             let keys = sort.rest.iter().map(sort_key);
@@ -164,7 +166,10 @@ fn calc_details(calc: &CalcNode, node: &PlanNode) -> String {
 
 fn aggregate_details(aggregate: &WindowAggregateNode, input: Option<&Schema>) -> String {
     let mut parts = vec![match &aggregate.window {
-        WindowSource::Assign { time, window: spec } => window(spec, column_name(input, *time)),
+        WindowSource::Assign { time, window: spec } => window(spec, column_name(input, *time), &[]),
+        WindowSource::Session { time, window: spec, partition } => {
+            window(spec, column_name(input, *time), &column_names(input, partition))
+        }
         WindowSource::Attached { start, end, .. } => {
             format!("window [{}, {})", column_name(input, *start), column_name(input, *end))
         }
@@ -210,6 +215,10 @@ fn sort_key(key: &SortKey) -> String {
         _ => "",
     };
     format!("{}{direction}{nulls}", expression(&key.expr))
+}
+
+fn column_names<'a>(schema: Option<&'a Schema>, indexes: &[usize]) -> Vec<&'a str> {
+    indexes.iter().map(|index| column_name(schema, *index)).collect()
 }
 
 fn column_name(schema: Option<&Schema>, index: usize) -> &str {

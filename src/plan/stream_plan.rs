@@ -65,7 +65,8 @@ pub enum Operation {
     Values(RecordBatch),
     /// Filter, then projection.
     Calc(CalcNode),
-    /// Adds `window_start`, `window_end`, `window_time` to each row, once for each of its windows.
+    /// Adds `window_start`, `window_end`, `window_time` to each row, once for each of its windows;
+    /// where they are sessions, when the session is over.
     WindowRows(WindowRowsNode),
     /// Aggregates per window and key.
     WindowAggregate(Box<WindowAggregateNode>),
@@ -184,6 +185,8 @@ pub struct WindowRowsNode {
     pub time: usize,
     /// The windows.
     pub window: WindowSpec,
+    /// Columns whose values have sessions of their own; none where windows are no sessions.
+    pub partition: Vec<usize>,
 }
 
 /// Where a window aggregation finds a row's windows.
@@ -195,6 +198,15 @@ pub enum WindowSource {
         time: usize,
         /// The windows.
         window: WindowSpec,
+    },
+    /// Sessions, by the time attribute in this column. All groups of a row are of its partition.
+    Session {
+        /// The time attribute's column in the input.
+        time: usize,
+        /// The gap.
+        window: WindowSpec,
+        /// Columns whose values have sessions of their own; none: all rows are one track.
+        partition: Vec<usize>,
     },
     /// The rows carry their window: they come from `WindowRows` or an aggregation over windows.
     Attached {

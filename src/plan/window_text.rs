@@ -16,8 +16,8 @@ pub(super) fn duration(us: i64) -> String {
     exact.map_or_else(|| "0 s".to_owned(), |(unit_us, name)| format!("{} {name}", us / unit_us))
 }
 
-/// A window: `HOP(ts, slide 5 s, size 15 s)`.
-pub(super) fn window(spec: &WindowSpec, time: &str) -> String {
+/// A window: `HOP(ts, slide 5 s, size 15 s)`, `SESSION(ts, gap 10 s, partition by k)`.
+pub(super) fn window(spec: &WindowSpec, time: &str, partition: &[&str]) -> String {
     let mut parts = vec![time.to_owned()];
     let name = match spec.kind {
         WindowKind::Tumble { size_us } => {
@@ -45,6 +45,9 @@ pub(super) fn window(spec: &WindowSpec, time: &str) -> String {
     }
     if let Some(zone) = spec.zone {
         parts.push(format!("zone {zone}"));
+    }
+    if !partition.is_empty() {
+        parts.push(format!("partition by {}", partition.join(", ")));
     }
     format!("{name}({})", parts.join(", "))
 }

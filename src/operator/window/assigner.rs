@@ -6,7 +6,7 @@
 use chrono_tz::Tz;
 
 use super::zone::ZoneClock;
-use crate::error::{Error, code};
+use crate::error::Error;
 use crate::plan::{WindowKind, WindowSpec};
 
 /// Cuts time into slices: the pieces of which windows are made.
@@ -58,7 +58,7 @@ impl Ends {
 
 impl Assigner {
     /// # Errors
-    /// `P002` for SESSION, whose windows are no function of the time alone.
+    /// An internal error for SESSION, whose windows are no function of the time alone.
     pub(crate) fn try_new(spec: &WindowSpec) -> Result<Self, Error> {
         let (kind, slice_us, size_us) = match spec.kind {
             WindowKind::Tumble { size_us } => (Kind::Tumble, size_us, size_us),
@@ -66,8 +66,7 @@ impl Assigner {
             WindowKind::Cumulate { step_us, size_us } => (Kind::Cumulate, step_us, size_us),
             WindowKind::Global => (Kind::Global, i64::MAX, i64::MAX),
             WindowKind::Session { .. } => {
-                return Err(Error::plan(code::NOT_SUPPORTED, "SESSION windows can't run in this version")
-                    .hint("Use TUMBLE, HOP or CUMULATE."));
+                return Err(Error::internal("Assigner", "sessions are made by rows, not by the time"));
             }
         };
         if slice_us <= 0 || size_us % slice_us != 0 {

@@ -6,6 +6,8 @@
 //! TUMBLE gives the results of one, HOP merges blocks of sealed slices ([`slices`]), CUMULATE merges
 //! the new slice into what it has.
 //!
+//! Sessions are made by the rows themselves and have an operator of their own ([`session`]).
+//!
 //! A row that is late for the first windows of its slice goes into another part of the slice, one
 //! that only the open windows count. So nothing depends on when a watermark comes between rows.
 //!
@@ -16,6 +18,7 @@ mod local;
 mod placement;
 mod recipe;
 mod results;
+mod session;
 mod slices;
 mod steady;
 mod table;
@@ -35,7 +38,7 @@ use arrow::record_batch::RecordBatch;
 use super::evaluate::{arrow_failure, failure};
 use super::{Operator, Output, StateSize};
 use crate::error::{Error, code};
-use crate::plan::{AggregatePhase, EmitMode, WindowAggregateNode};
+use crate::plan::{AggregatePhase, EmitMode, WindowAggregateNode, WindowSource};
 use crate::stream::{StreamBatch, Watermark};
 use assigner::{Assigner, Kind};
 use placement::{PartKey, Placer};
@@ -46,6 +49,7 @@ use table::{Results, Sealed, Table, merge};
 
 pub(super) use assigner::{Assigner as WindowAssigner, Kind as AssignerKind};
 pub(super) use results::timestamps;
+pub(super) use session::SessionRows;
 
 /// The operator of a window aggregation, for its phase.
 pub(super) fn create(
@@ -59,6 +63,10 @@ pub(super) fn create(
     if node.allowed_lateness_us != 0 {
         return Err(Error::plan(code::NOT_SUPPORTED, "ALLOW LATENESS can't run in this version")
             .hint("Give the watermark a longer delay instead."));
+    }
+    if let WindowSource::Session { time, window, partition } = &node.window {
+        let window = (*time, window, partition.as_slice());
+        return Ok(Box::new(session::SessionAggregate::try_new(node, window, schema, input)?));
     }
     match node.phase {
         AggregatePhase::Local => Ok(Box::new(local::LocalAggregate::try_new(node, schema, input)?)),

@@ -72,6 +72,9 @@ impl Placer {
         let assigner = match &node.window {
             WindowSource::Assign { window, .. } => Assigner::try_new(window)?,
             WindowSource::Attached { unit, zone, .. } => Assigner::attached(unit.us(), *zone),
+            WindowSource::Session { .. } => {
+                return Err(Error::internal("WindowAggregate", "sessions are not made of slices"));
+            }
         };
         let separate = matches!(assigner.kind(), Kind::Hop | Kind::Cumulate)
             && node.aggregates.iter().any(|call| call.order_sensitive);
@@ -100,6 +103,9 @@ impl Placer {
                 let (times, nulls) = event_times(batch.rows.column(time))?;
                 let running = Running { values: batch.running.as_ref(), floor };
                 self.place_times(times, nulls.as_ref(), &running)
+            }
+            WindowSource::Session { .. } => {
+                Err(Error::internal("WindowAggregate", "sessions are not made of slices"))
             }
             WindowSource::Attached { start, end, .. } => {
                 let (starts, no_start) = event_times(batch.rows.column(start))?;
@@ -134,9 +140,7 @@ impl Placer {
                 continue;
             }
             if time < current.start || time >= current.end {
-                if !TIMES.contains(&time) {
-                    return Err(beyond(time));
-                }
+                check_time(time)?;
                 current = self.current(self.assigner.slice_start(time));
             }
             let running = running.of(row);
@@ -211,6 +215,11 @@ impl Placer {
     }
 }
 
+/// Fails for a time whose windows could not be told apart.
+pub(super) fn check_time(time: i64) -> Result<(), Error> {
+    if TIMES.contains(&time) { Ok(()) } else { Err(beyond(time)) }
+}
+
 fn beyond(time: i64) -> Error {
     let years = time / 31_556_952_000_000 + 1_970;
     Error::run(
@@ -221,13 +230,13 @@ fn beyond(time: i64) -> Error {
 }
 
 /// The watermark before each row: what came with the rows, but not behind what the operator knows.
-struct Running<'a> {
-    values: Option<&'a RunningWatermark>,
-    floor: i64,
+pub(super) struct Running<'a> {
+    pub(super) values: Option<&'a RunningWatermark>,
+    pub(super) floor: i64,
 }
 
 impl Running<'_> {
-    fn of(&self, row: usize) -> i64 {
+    pub(super) fn of(&self, row: usize) -> i64 {
         self.values.map_or(self.floor, |running| running.values()[row].max(self.floor))
     }
 

@@ -43,6 +43,16 @@ pub(super) struct Call {
 }
 
 impl Call {
+    /// Number of columns in its element of [`Rows::args`].
+    pub(super) fn arg_count(&self) -> usize {
+        self.args.len()
+    }
+
+    /// Whether it has a `FILTER`.
+    pub(super) fn has_filter(&self) -> bool {
+        self.filter.is_some()
+    }
+
     /// Accumulators for the groups of one table.
     pub(super) fn accumulator(&self) -> Result<Box<dyn GroupsAccumulator>, Error> {
         if self.is_native {
@@ -138,6 +148,11 @@ impl Recipe {
             calls,
             group_schema: Arc::new(Schema::new(fields)),
         })
+    }
+
+    /// Number of keys, without the grouping id.
+    pub(super) fn key_count(&self) -> usize {
+        self.keys.len()
     }
 
     /// Groups that a row goes to.

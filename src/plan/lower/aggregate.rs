@@ -12,6 +12,7 @@ use datafusion_physical_expr::expressions::{case, lit};
 use super::dependence::{Dependence, dependence};
 use super::expression::{columns_of, plain_column};
 use super::grouping::Grouping;
+use super::window::session_distribution;
 use super::{Above, Lowered, Lowering, Part, Pending, Role, Slot, Stream, Window};
 use crate::error::{Error, code};
 use crate::plan::diagnose::from_datafusion;
@@ -137,14 +138,30 @@ impl Lowering<'_> {
             input = self.materialize(input);
         }
         let key_columns = self.key_columns(&keys, grouping, schema, &mut input)?;
-        let (source, data_type, zone) = match input.pending.take() {
-            Some(Pending { window, time, data_type }) => {
-                (WindowSource::Assign { time, window: window.spec }, data_type, window.spec.zone)
-            }
-            None => self.attached(input.node, grouped.window)?,
-        };
         let sets = grouping.masks(&keys);
-        input.node = self.exchange(input.node, &key_columns, sets.as_deref(), above.order);
+        if let Some(pending) = &input.pending
+            && mixes_partitions(pending, &key_columns, sets.as_deref())
+        {
+            input = self.materialize(input);
+        }
+        let (source, data_type, zone) = match input.pending.take() {
+            Some(Pending { window, time, data_type, partition, .. }) if window.is_session() => {
+                let distribution = session_distribution(&partition, above.order);
+                input.node = self.add_exchange(input.node, distribution);
+                let spec = window.spec;
+                (WindowSource::Session { time, window: spec, partition }, data_type, spec.zone)
+            }
+            pending => {
+                let source = match pending {
+                    Some(Pending { window, time, data_type, .. }) => {
+                        (WindowSource::Assign { time, window: window.spec }, data_type, window.spec.zone)
+                    }
+                    None => self.attached(input.node, grouped.window)?,
+                };
+                input.node = self.exchange(input.node, &key_columns, sets.as_deref(), above.order);
+                source
+            }
+        };
         let mut fields: Vec<Field> = Part::ALL
             .iter()
             .map(|part| Field::new(part.name(), part.data_type(&data_type, zone), false))
@@ -210,11 +227,20 @@ impl Lowering<'_> {
         schema: &DFSchema,
         input: &mut Lowered,
     ) -> Result<Vec<usize>, Error> {
-        let mut columns = Vec::with_capacity(keys.len());
+        self.columns_for(keys.iter().map(|key| &grouping.exprs[*key]), schema, input)
+    }
+
+    /// The node's columns of expressions over a logical plan; what is no column is computed.
+    pub(super) fn columns_for<'e>(
+        &mut self,
+        exprs: impl IntoIterator<Item = &'e Expr>,
+        schema: &DFSchema,
+        input: &mut Lowered,
+    ) -> Result<Vec<usize>, Error> {
+        let mut columns = Vec::new();
         let mut added: Vec<(ExprRef, Field)> = Vec::new();
         let width = self.schema(input.node).fields().len();
-        for key in keys {
-            let expr = &grouping.exprs[*key];
+        for expr in exprs {
             match plain_column(expr, schema).map(|column| input.slots[column]) {
                 Some(Slot::Column(index)) => columns.push(index),
                 Some(Slot::Pending(_)) => {
@@ -412,6 +438,16 @@ struct Output<'a> {
     slots: &'a mut Vec<Slot>,
 }
 
+/// Whether rows of several partitions of a session window can be in one group: then sessions must be
+/// known before rows are grouped.
+fn mixes_partitions(pending: &Pending, keys: &[usize], sets: Option<&[Vec<bool>]>) -> bool {
+    let in_all_sets = |position: usize| sets.is_none_or(|sets| sets.iter().all(|set| !set[position]));
+    let is_key = |column: &usize| {
+        keys.iter().enumerate().any(|(position, key)| key == column && in_all_sets(position))
+    };
+    !pending.partition.iter().all(is_key)
+}
+
 /// The grouping must name one window.
 fn check_parts(parts: &[Option<Part>], window: Window) -> Result<(), Error> {
     let has = |part: Part| parts.contains(&Some(part));
@@ -420,7 +456,12 @@ fn check_parts(parts: &[Option<Part>], window: Window) -> Result<(), Error> {
         return Ok(());
     }
     let missing = if has(Part::Start) { Part::End } else { Part::Start };
-    let message = format!("GROUP BY lacks {}: windows of this kind share their bounds", missing.name());
+    let why = if window.is_session() {
+        "sessions have no fixed length, so one bound does not tell the other"
+    } else {
+        "windows of this kind share their bounds"
+    };
+    let message = format!("GROUP BY lacks {}: {why}", missing.name());
     Err(Error::plan(code::WINDOW_GROUPING, message).hint("Group by window_start and window_end."))
 }
 

@@ -24,7 +24,13 @@ impl Lowering<'_> {
             return Ok(input);
         }
         let schema = filter.input.schema();
-        input = self.materialize_for([&filter.predicate], schema, input)?;
+        // Rows that a filter takes away have made their sessions all the same.
+        let is_session = input.pending.as_ref().is_some_and(|pending| pending.window.is_session());
+        input = if is_session {
+            self.materialize(input)
+        } else {
+            self.materialize_for([&filter.predicate], schema, input)?
+        };
         let predicate = self.physical(&filter.predicate, schema, &input)?;
         input.node = self.add_filter(input.node, predicate);
         Ok(input)
@@ -103,13 +109,16 @@ impl Lowering<'_> {
             slots.push(Slot::Column(project.len() - 1));
         }
         if let Some(pending) = &mut input.pending {
-            let time = moved[pending.time].unwrap_or_else(|| {
-                project.push(self.column(input.node, pending.time));
-                roles.push(self.roles[input.node][pending.time].clone());
-                fields.push(Arc::clone(&self.schema(input.node).fields()[pending.time]));
-                project.len() - 1
-            });
-            pending.time = time;
+            let needed = [&mut pending.time].into_iter().chain(&mut pending.partition);
+            for column in needed {
+                let given = *column;
+                *column = *moved[given].get_or_insert_with(|| {
+                    project.push(self.column(input.node, given));
+                    roles.push(self.roles[input.node][given].clone());
+                    fields.push(Arc::clone(&self.schema(input.node).fields()[given]));
+                    project.len() - 1
+                });
+            }
         }
         let schema = Arc::new(Schema::new(fields));
         let node = self.add_projection(input.node, project, schema, roles, &moved);

@@ -26,7 +26,7 @@ use datafusion_expr::LogicalPlan;
 
 use super::bind::Session;
 use super::places::Places;
-use super::{NodeId, Operation, PlanNode, StreamPlan, StreamProperties, WindowSpec};
+use super::{NodeId, Operation, PlanNode, StreamPlan, StreamProperties, WindowKind, WindowSpec};
 use crate::catalog::Table;
 use crate::error::{Error, code};
 use crate::stream::TimeUnit;
@@ -120,6 +120,12 @@ struct Window {
     spec: WindowSpec,
 }
 
+impl Window {
+    fn is_session(&self) -> bool {
+        matches!(self.spec.kind, WindowKind::Session { .. })
+    }
+}
+
 impl Role {
     /// The unit of a time attribute.
     fn time_unit(&self) -> Option<TimeUnit> {
@@ -148,6 +154,10 @@ struct Pending {
     time: usize,
     /// The type of the window's columns.
     data_type: DataType,
+    /// SESSION: the node's columns of PARTITION BY.
+    partition: Vec<usize>,
+    /// SESSION: its rows must come in the same order at any parallelism.
+    in_order: bool,
 }
 
 /// A logical plan that has been lowered.

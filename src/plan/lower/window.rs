@@ -11,7 +11,7 @@ use super::{Above, Lowered, Lowering, Part, Pending, Role, Slot, Window};
 use crate::error::{Error, code};
 use crate::plan::diagnose::from_datafusion;
 use crate::plan::window::{WindowCall, WindowNode};
-use crate::plan::{Operation, WindowRowsNode};
+use crate::plan::{Distribution, Operation, WindowRowsNode};
 
 impl Lowering<'_> {
     pub(super) fn window(&mut self, extension: &Extension, above: Above) -> Result<Lowered, Error> {
@@ -19,7 +19,7 @@ impl Lowering<'_> {
             return Err(Error::internal("the planner", format!("unknown node {}", extension.node.name())));
         };
         let input = self.lower(&node.input, above)?;
-        let input = self.materialize(input);
+        let mut input = self.materialize(input);
         let Expr::Column(column) = &node.time else {
             return Err(Error::internal("the planner", "the time of a window is no column"));
         };
@@ -33,25 +33,44 @@ impl Lowering<'_> {
         };
         let data_type = self.schema(input.node).field(time).data_type().clone();
         let window = Window { id: node.id, spec: node.spec };
+        let partition = self.columns_for(&node.partition, node.input.schema(), &mut input)?;
         let mut slots = input.slots;
         slots.extend(Part::ALL.map(Slot::Pending));
-        Ok(Lowered { node: input.node, slots, pending: Some(Pending { window, time, data_type }) })
+        let pending = Pending { window, time, data_type, partition, in_order: above.order };
+        Ok(Lowered { node: input.node, slots, pending: Some(pending) })
     }
 
     /// Computes a pending window, so that its columns have values.
     pub(super) fn materialize(&mut self, lowered: Lowered) -> Lowered {
-        let Lowered { node, slots, pending: Some(pending) } = lowered else { return lowered };
+        let Lowered { mut node, slots, pending: Some(pending) } = lowered else { return lowered };
+        let is_session = pending.window.is_session();
+        if is_session {
+            node = self.add_exchange(node, session_distribution(&pending.partition, pending.in_order));
+        }
         let given = Arc::clone(self.schema(node));
         let base = given.fields().len();
         let mut fields: Vec<Arc<Field>> = given.fields().to_vec();
         let mut roles = self.roles[node].clone();
+        if is_session {
+            for (role, field) in roles.iter_mut().zip(given.fields()) {
+                if role.time_unit().is_some() {
+                    *role = Role::Lost(format!(
+                        "a row of SESSION comes when its session is over, which \"{}\" does not tell",
+                        field.name()
+                    ));
+                }
+            }
+        }
         for part in Part::ALL {
             let data_type = part.data_type(&pending.data_type, pending.window.spec.zone);
             fields.push(Arc::new(Field::new(part.name(), data_type, false)));
             roles.push(Role::Bound(part, pending.window));
         }
-        let operation =
-            Operation::WindowRows(WindowRowsNode { time: pending.time, window: pending.window.spec });
+        let operation = Operation::WindowRows(WindowRowsNode {
+            time: pending.time,
+            window: pending.window.spec,
+            partition: pending.partition,
+        });
         let mut stream = self.stream(node);
         stream.key = None;
         let node = self.push(operation, vec![node], Arc::new(Schema::new(fields)), roles, stream);
@@ -75,6 +94,15 @@ impl Lowering<'_> {
         let reads = columns_of(exprs, schema)?;
         let pending = reads.iter().any(|column| matches!(lowered.slots[*column], Slot::Pending(_)));
         Ok(if pending { self.materialize(lowered) } else { lowered })
+    }
+}
+
+/// Where the rows of a session meet.
+pub(super) fn session_distribution(partition: &[usize], in_order: bool) -> Distribution {
+    if in_order || partition.is_empty() {
+        Distribution::Single
+    } else {
+        Distribution::Hash(partition.to_vec())
     }
 }
 

@@ -52,19 +52,18 @@ pub(in crate::plan) fn bind_window(
     let data_type = input.schema().field_from_column(&time).map_err(from_datafusion)?.data_type().clone();
     let unit = time_unit(function, &time_text, &data_type).map_err(|error| error.at(time_span))?;
     let (kind, offset_us) = window_kind(function, &mut args, unit, span, context)?;
+    let partition = partition_by
+        .into_iter()
+        .map(|key| partition_key(key, &input, context))
+        .collect::<Result<Vec<_>, Error>>()?;
     let zone = match args.zone.take() {
         Some(zone) => Some(zone_argument(function, &zone, &data_type)?),
         None => session_zone(&data_type),
     };
-    if function == WindowFunction::Session {
-        return Err(Error::plan(code::NOT_SUPPORTED, "SESSION windows can't run yet")
-            .at(span)
-            .hint("Use TUMBLE, HOP or CUMULATE."));
-    }
     let spec = WindowSpec { kind, offset_us, zone, unit };
     let call = WindowCall { function, time: time_text, time_span };
-    let node =
-        WindowNode::try_new(id, Arc::new(input), time, spec, Arc::new(call)).map_err(from_datafusion)?;
+    let node = WindowNode::try_new(id, Arc::new(input), time, partition, spec, Arc::new(call))
+        .map_err(from_datafusion)?;
     Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
 }
 
@@ -200,6 +199,37 @@ fn time_column(
         Ok(_) => Err(no_column()),
         Err(error) => Err(from_datafusion(error).at(span)),
     }
+}
+
+/// An expression of PARTITION BY over the input.
+fn partition_key(
+    key: ast::Expr,
+    input: &LogicalPlan,
+    context: &mut dyn RelationPlannerContext,
+) -> Result<Expr, Error> {
+    let span = span_of(&key);
+    let text = key.to_string();
+    let bound = context.sql_to_expr(key, input.schema()).map_err(|error| from_datafusion(error).at(span))?;
+    let unknown = bound.column_refs().into_iter().find(|column| !input.schema().has_column(column)).cloned();
+    if let Some(column) = unknown {
+        let error = Error::plan(code::UNKNOWN_COLUMN, format!("no column \"{}\"", column.name)).at(span);
+        let names: Vec<&str> = input.schema().fields().iter().map(|field| field.name().as_str()).collect();
+        return Err(with_names(error, &column.name, &names));
+    }
+    let is_of_row = |expr: &Expr| {
+        !matches!(
+            expr,
+            Expr::AggregateFunction(_) | Expr::WindowFunction(_) | Expr::ScalarSubquery(_) | Expr::Exists(_)
+        )
+    };
+    let depends_on_row = !bound.column_refs().is_empty() && !bound.is_volatile();
+    if !depends_on_row || bound.exists(|expr| Ok(!is_of_row(expr))).unwrap_or(true) {
+        let message = format!("PARTITION BY takes columns and expressions over them, not {text}");
+        return Err(Error::plan(code::WINDOW_ARGUMENT, message)
+            .at(span)
+            .hint("Leave PARTITION BY out for sessions of all rows together."));
+    }
+    Ok(bound)
 }
 
 /// The time column of the only table with event time below `plan`, if it is still there.

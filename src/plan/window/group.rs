@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, ObjectName,
     ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr, Spanned, TableFactor, TableFunctionArgs,
-    TableWithJoins, Value, ValueWithSpan, VisitMut, VisitorMut,
+    TableWithJoins, Value, ValueWithSpan, VisitMut, VisitorMut, WindowSpec, WindowType,
 };
 use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
@@ -16,6 +16,7 @@ use super::arguments::of_function;
 use super::{WINDOW_COLUMNS, WindowFunction};
 use crate::error::{Error, code};
 use crate::plan::diagnose::from_sql_span;
+use crate::sql::{SUBQUERY, TABLE};
 
 /// Rewrites every select of `query` that groups by a window.
 ///
@@ -83,6 +84,10 @@ impl GroupWindow {
     }
 
     fn rewrite(&self, select: &mut Select) -> ControlFlow<Error> {
+        let partition = match self.partition(select) {
+            Ok(partition) => partition,
+            Err(error) => return ControlFlow::Break(error),
+        };
         let span = self.call.name.span();
         for item in &mut select.projection {
             match item {
@@ -99,16 +104,63 @@ impl GroupWindow {
             let columns = WINDOW_COLUMNS.iter().map(|name| column(name, span));
             keys.splice(self.position..=self.position, columns);
         }
-        match self.relation(std::mem::take(&mut select.from)) {
+        // WHERE stands before the grouping: what it takes away is in no session.
+        let selection = if partition.is_some() { select.selection.take() } else { None };
+        match self.relation(std::mem::take(&mut select.from), selection, partition.unwrap_or_default()) {
             Ok(relation) => select.from = vec![TableWithJoins { relation, joins: Vec::new() }],
             Err(error) => return ControlFlow::Break(error),
         }
         ControlFlow::Continue(())
     }
 
-    /// `TUMBLE((SELECT * FROM <from>), ts, size)`.
-    fn relation(&self, from: Vec<TableWithJoins>) -> Result<TableFactor, Error> {
-        let mut args = vec![unnamed(Expr::Subquery(Box::new(everything_of(from)?)))];
+    /// What sessions are kept apart by: the other keys of GROUP BY. `None` for other windows.
+    fn partition(&self, select: &Select) -> Result<Option<Vec<Expr>>, Error> {
+        let GroupByExpr::Expressions(keys, modifiers) = &select.group_by else { return Ok(None) };
+        if self.function != WindowFunction::Session {
+            return Ok(None);
+        }
+        let refuse = |expr: &Expr, why: String, hint: String| {
+            Error::plan(code::WINDOW_ARGUMENT, why).at(from_sql_span(expr.span())).hint(hint)
+        };
+        let table_form = "Use SESSION(TABLE t PARTITION BY …, DESCRIPTOR(ts), …) in FROM instead.";
+        let mut partition = Vec::new();
+        for (position, key) in keys.iter().enumerate().filter(|(position, _)| *position != self.position) {
+            let is_set =
+                matches!(key, Expr::Rollup(_) | Expr::Cube(_) | Expr::GroupingSets(_) | Expr::Tuple(_));
+            if is_set || !modifiers.is_empty() {
+                let why = "SESSION in GROUP BY stands beside plain keys only: they are what sessions are by";
+                return Err(refuse(key, why.to_owned(), table_form.to_owned()));
+            }
+            let Some(item) = item_of(key, select) else {
+                partition.push(key.clone());
+                continue;
+            };
+            match (key, item) {
+                // A place in SELECT can only mean that expression.
+                (Expr::Value(_), Some(item)) => partition.push(item.clone()),
+                (Expr::Value(_), None) => {
+                    let why = format!("GROUP BY {key}: SELECT has no expression at that place");
+                    return Err(refuse(key, why, "Write the column in GROUP BY.".to_owned()));
+                }
+                (Expr::Identifier(name), Some(item)) if is_column(item, name) => partition.push(item.clone()),
+                (_, item) => {
+                    let why = format!("sessions can't be by \"{key}\", a name that SELECT gives");
+                    let item = item.map_or_else(|| "the expression".to_owned(), ToString::to_string);
+                    return Err(refuse(&keys[position], why, format!("Write {item} in GROUP BY.")));
+                }
+            }
+        }
+        Ok(Some(partition))
+    }
+
+    /// `TUMBLE((SELECT * FROM <from>), ts, size)`; sessions with `WHERE` and `PARTITION BY`.
+    fn relation(
+        &self,
+        from: Vec<TableWithJoins>,
+        selection: Option<Expr>,
+        partition: Vec<Expr>,
+    ) -> Result<TableFactor, Error> {
+        let mut args = vec![unnamed(table_argument(everything_of(from, selection)?, partition))];
         let given = of_function(self.call.args.clone());
         let intervals = self.function.intervals().iter().filter(|name| **name != "OFFSET").count();
         if given.len() == intervals {
@@ -138,6 +190,54 @@ impl GroupWindow {
             index_hints: Vec::new(),
         })
     }
+}
+
+/// The item of SELECT that a key of GROUP BY means by its place or its name; `None`: the key is an
+/// expression of its own. `Some(None)`: there is no such expression.
+fn item_of<'a>(key: &Expr, select: &'a Select) -> Option<Option<&'a Expr>> {
+    match key {
+        Expr::Value(ValueWithSpan { value: Value::Number(place, _), .. }) => {
+            let item =
+                place.parse::<usize>().ok().and_then(|place| select.projection.get(place.checked_sub(1)?));
+            Some(match item {
+                Some(SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) => Some(expr),
+                _ => None,
+            })
+        }
+        Expr::Identifier(name) => select.projection.iter().find_map(|item| match item {
+            SelectItem::ExprWithAlias { expr, alias } if alias.value == name.value => Some(Some(expr)),
+            _ => None,
+        }),
+        _ => None,
+    }
+}
+
+/// Whether an expression is the column of that name, perhaps with its table.
+fn is_column(expr: &Expr, name: &Ident) -> bool {
+    match expr {
+        Expr::Identifier(ident) => ident.value == name.value,
+        Expr::CompoundIdentifier(parts) => parts.last().is_some_and(|last| last.value == name.value),
+        _ => false,
+    }
+}
+
+/// A query as the input of a window: `(SELECT …) PARTITION BY k`, as the parser gives it.
+fn table_argument(query: Query, partition_by: Vec<Expr>) -> Expr {
+    if partition_by.is_empty() {
+        return Expr::Subquery(Box::new(query));
+    }
+    let spec = WindowSpec { window_name: None, partition_by, order_by: Vec::new(), window_frame: None };
+    let input = Function {
+        name: ObjectName(vec![ObjectNamePart::Identifier(Ident::new(SUBQUERY))]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::Subquery(Box::new(query)),
+        filter: None,
+        null_treatment: None,
+        over: Some(WindowType::WindowSpec(spec)),
+        within_group: Vec::new(),
+    };
+    Expr::Prefixed { prefix: Ident::new(TABLE), value: Box::new(Expr::Function(input)) }
 }
 
 /// The window function that a key of GROUP BY calls, itself or by the alias of a select item.
@@ -238,8 +338,8 @@ fn unnamed(expr: Expr) -> FunctionArg {
     FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))
 }
 
-/// `SELECT * FROM <from>`.
-fn everything_of(from: Vec<TableWithJoins>) -> Result<Query, Error> {
+/// `SELECT * FROM <from> WHERE <selection>`.
+fn everything_of(from: Vec<TableWithJoins>, selection: Option<Expr>) -> Result<Query, Error> {
     let query = Parser::new(&GenericDialect {})
         .try_with_sql("SELECT *")
         .and_then(|mut parser| parser.parse_query())
@@ -247,6 +347,7 @@ fn everything_of(from: Vec<TableWithJoins>) -> Result<Query, Error> {
     let mut query = *query;
     if let SetExpr::Select(select) = query.body.as_mut() {
         select.from = from;
+        select.selection = selection;
     }
     Ok(query)
 }

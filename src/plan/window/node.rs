@@ -12,7 +12,7 @@ use datafusion_expr::{Expr, LogicalPlan, UserDefinedLogicalNodeCore};
 
 use super::WindowFunction;
 use crate::error::Span;
-use crate::plan::WindowSpec;
+use crate::plan::{WindowKind, WindowSpec};
 
 /// The columns that a window adds, in their order.
 pub(in crate::plan) const WINDOW_COLUMNS: [&str; 3] = ["window_start", "window_end", "window_time"];
@@ -36,6 +36,8 @@ pub(in crate::plan) struct WindowNode {
     pub(in crate::plan) input: Arc<LogicalPlan>,
     /// The time column; always an [`Expr::Column`].
     pub(in crate::plan) time: Expr,
+    /// What sessions are kept apart by, over the input; empty for other windows.
+    pub(in crate::plan) partition: Vec<Expr>,
     pub(in crate::plan) spec: WindowSpec,
     pub(in crate::plan) call: Arc<WindowCall>,
     schema: DFSchemaRef,
@@ -47,16 +49,18 @@ impl WindowNode {
         id: usize,
         input: Arc<LogicalPlan>,
         time: Column,
+        partition: Vec<Expr>,
         spec: WindowSpec,
         call: Arc<WindowCall>,
     ) -> DfResult<Self> {
-        Self::build(id, input, Expr::Column(time), spec, call)
+        Self::build(id, input, Expr::Column(time), partition, spec, call)
     }
 
     fn build(
         id: usize,
         input: Arc<LogicalPlan>,
         time: Expr,
+        partition: Vec<Expr>,
         spec: WindowSpec,
         call: Arc<WindowCall>,
     ) -> DfResult<Self> {
@@ -77,13 +81,16 @@ impl WindowNode {
             fields.push((None, Arc::new(Field::new(name, data_type, false))));
         }
         let schema = DFSchema::new_with_metadata(fields, input.schema().inner().metadata().clone())?;
-        Ok(Self { id, input, time, spec, call, schema: Arc::new(schema) })
+        Ok(Self { id, input, time, partition, spec, call, schema: Arc::new(schema) })
     }
 }
 
 impl PartialEq for WindowNode {
     fn eq(&self, other: &Self) -> bool {
-        self.id == other.id && self.time == other.time && self.input == other.input
+        self.id == other.id
+            && self.time == other.time
+            && self.partition == other.partition
+            && self.input == other.input
     }
 }
 
@@ -93,6 +100,7 @@ impl Hash for WindowNode {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.id.hash(state);
         self.time.hash(state);
+        self.partition.hash(state);
         self.input.hash(state);
     }
 }
@@ -120,12 +128,27 @@ impl UserDefinedLogicalNodeCore for WindowNode {
     }
 
     fn expressions(&self) -> Vec<Expr> {
-        vec![self.time.clone()]
+        [&self.time].into_iter().chain(&self.partition).cloned().collect()
     }
 
     /// Only what tells windows apart must stay above: a row's other columns are those of the input.
+    /// A session is made by all rows of its partition, so it may lose whole partitions only.
     fn prevent_predicate_push_down_columns(&self) -> HashSet<String> {
-        WINDOW_COLUMNS.iter().map(|name| (*name).to_owned()).collect()
+        let mut prevented: HashSet<String> = WINDOW_COLUMNS.iter().map(|name| (*name).to_owned()).collect();
+        if matches!(self.spec.kind, WindowKind::Session { .. }) {
+            let fields = self.input.schema().fields();
+            let named = |name: &str| fields.iter().filter(|field| field.name() == name).count();
+            let is_key = |name: &str| {
+                named(name) == 1
+                    && self
+                        .partition
+                        .iter()
+                        .any(|key| matches!(key, Expr::Column(column) if column.name == name))
+            };
+            let others = fields.iter().map(|field| field.name()).filter(|name| !is_key(name));
+            prevented.extend(others.cloned());
+        }
+        prevented
     }
 
     fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -133,20 +156,20 @@ impl UserDefinedLogicalNodeCore for WindowNode {
     }
 
     fn with_exprs_and_inputs(&self, exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> DfResult<Self> {
-        let (Ok([time]), Ok([input])) = (<[Expr; 1]>::try_from(exprs), <[LogicalPlan; 1]>::try_from(inputs))
-        else {
+        let mut exprs = exprs.into_iter();
+        let (Some(time), Ok([input])) = (exprs.next(), <[LogicalPlan; 1]>::try_from(inputs)) else {
             return Err(DataFusionError::Internal("a window has one time column and one input".to_owned()));
         };
-        Self::build(self.id, Arc::new(input), time, self.spec, Arc::clone(&self.call))
+        Self::build(self.id, Arc::new(input), time, exprs.collect(), self.spec, Arc::clone(&self.call))
     }
 
-    /// The wanted columns of the input and always the time column.
+    /// The wanted columns of the input and always the time column and those of PARTITION BY.
     fn necessary_children_exprs(&self, output_columns: &[usize]) -> Option<Vec<Vec<usize>>> {
         let width = self.input.schema().fields().len();
-        let Expr::Column(column) = &self.time else { return None };
-        let time = self.input.schema().index_of_column(column).ok()?;
         let mut wanted: Vec<usize> = output_columns.iter().copied().filter(|index| *index < width).collect();
-        wanted.push(time);
+        for column in self.expressions().iter().flat_map(Expr::column_refs) {
+            wanted.push(self.input.schema().index_of_column(column).ok()?);
+        }
         wanted.sort_unstable();
         wanted.dedup();
         Some(vec![wanted])

@@ -309,14 +309,6 @@ fn states_of_single_rows_give_the_same() {
 }
 
 #[test]
-fn session_is_refused() {
-    let node = node(assign(WindowKind::Session { gap_us: 1 }, 0), vec![], vec![call(count_udaf(), "c")]);
-    let schema = output(&node, &input());
-    let plan = plan_node(Operation::WindowAggregate(Box::new(node)), schema);
-    assert_eq!(create(&plan, &input()).map(|_| ()).unwrap_err().code(), "P002");
-}
-
-#[test]
 fn a_sum_in_a_removed_row_can_not_fail() {
     // SUM(10 / v) FILTER (WHERE v > 2): the row with v = 0 is not divided.
     let quotient: ExprRef =

@@ -2,7 +2,7 @@
 
 mod edges;
 mod functions;
-mod property;
+pub(super) mod property;
 mod zones;
 
 use std::sync::Arc;
@@ -32,12 +32,12 @@ fn call_over(
     AggregateExprBuilder::new(function, vec![arg]).schema(schema.clone()).alias(name)
 }
 
-fn call(function: Arc<AggregateUDF>, name: &str) -> AggregateCall {
+pub(super) fn call(function: Arc<AggregateUDF>, name: &str) -> AggregateCall {
     let built = call_over(&input(), function, column(2), name).build().unwrap();
     AggregateCall { function: Arc::new(built), filter: None, order_sensitive: false, inexact: false }
 }
 
-fn filtered(call: AggregateCall) -> AggregateCall {
+pub(super) fn filtered(call: AggregateCall) -> AggregateCall {
     let condition = BinaryExpr::new(column(2), datafusion_expr::Operator::Gt, lit(2i64));
     AggregateCall { filter: Some(Arc::new(condition)), ..call }
 }
@@ -48,13 +48,13 @@ fn average() -> AggregateCall {
     AggregateCall { function: Arc::new(built), filter: None, order_sensitive: false, inexact: false }
 }
 
-fn distinct_count() -> AggregateCall {
+pub(super) fn distinct_count() -> AggregateCall {
     let built = call_over(&input(), count_udaf(), column(2), "d").distinct().build().unwrap();
     AggregateCall { function: Arc::new(built), filter: None, order_sensitive: false, inexact: false }
 }
 
 /// count, sum, min, max, avg, count distinct, count filtered.
-fn plain_calls() -> Vec<AggregateCall> {
+pub(super) fn plain_calls() -> Vec<AggregateCall> {
     vec![
         call(count_udaf(), "c"),
         call(sum_udaf(), "s"),
@@ -66,7 +66,7 @@ fn plain_calls() -> Vec<AggregateCall> {
     ]
 }
 
-fn ordered_calls() -> Vec<AggregateCall> {
+pub(super) fn ordered_calls() -> Vec<AggregateCall> {
     let mut calls = vec![call(first_value_udaf(), "fi"), call(array_agg_udaf(), "aa")];
     calls.iter_mut().for_each(|call| call.order_sensitive = true);
     calls
@@ -77,7 +77,11 @@ fn assign(kind: WindowKind, offset_us: i64) -> WindowSource {
     WindowSource::Assign { time: 0, window }
 }
 
-fn node(window: WindowSource, keys: Vec<ExprRef>, aggregates: Vec<AggregateCall>) -> WindowAggregateNode {
+pub(super) fn node(
+    window: WindowSource,
+    keys: Vec<ExprRef>,
+    aggregates: Vec<AggregateCall>,
+) -> WindowAggregateNode {
     WindowAggregateNode {
         window,
         keys,
@@ -89,7 +93,7 @@ fn node(window: WindowSource, keys: Vec<ExprRef>, aggregates: Vec<AggregateCall>
     }
 }
 
-fn output(node: &WindowAggregateNode, input: &SchemaRef) -> SchemaRef {
+pub(super) fn output(node: &WindowAggregateNode, input: &SchemaRef) -> SchemaRef {
     let mut fields = Vec::new();
     let is_global = matches!(&node.window,
         WindowSource::Assign { window, .. } if window.kind == WindowKind::Global);
@@ -98,7 +102,9 @@ fn output(node: &WindowAggregateNode, input: &SchemaRef) -> SchemaRef {
             fields.push(Field::new(name, DataType::Timestamp(ArrowUnit::Millisecond, None), false));
         }
         let time = match &node.window {
-            WindowSource::Assign { time, .. } => input.field(*time).data_type().clone(),
+            WindowSource::Assign { time, .. } | WindowSource::Session { time, .. } => {
+                input.field(*time).data_type().clone()
+            }
             WindowSource::Attached { .. } => DataType::Timestamp(ArrowUnit::Millisecond, None),
         };
         fields.push(Field::new("window_time", time, false));
@@ -120,7 +126,12 @@ fn operator(node: &WindowAggregateNode) -> Box<dyn Operator> {
     create(&plan_node(Operation::WindowAggregate(Box::new(node.clone())), schema), &input()).unwrap()
 }
 
-fn run_node(node: &WindowAggregateNode, rows: &[Row], delay: i64, cut: usize) -> (Vec<String>, RowCounts) {
+pub(super) fn run_node(
+    node: &WindowAggregateNode,
+    rows: &[Row],
+    delay: i64,
+    cut: usize,
+) -> (Vec<String>, RowCounts) {
     run(operator(node).as_mut(), rows, delay, cut)
 }
 

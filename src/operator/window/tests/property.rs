@@ -86,7 +86,7 @@ fn text(value: Option<impl ToString>) -> String {
     value.map_or("NULL".into(), |value| value.to_string())
 }
 
-fn describe_plain(values: &[Option<i64>]) -> String {
+pub(in super::super) fn describe_plain(values: &[Option<i64>]) -> String {
     let known: Vec<i64> = values.iter().copied().flatten().collect();
     let sum = (!known.is_empty()).then(|| known.iter().sum::<i64>());
     let average = sum.map(|sum| format!("{:?}", sum as f64 / known.len() as f64));
@@ -102,7 +102,7 @@ fn describe_plain(values: &[Option<i64>]) -> String {
     )
 }
 
-fn describe_ordered(values: &[Option<i64>]) -> String {
+pub(in super::super) fn describe_ordered(values: &[Option<i64>]) -> String {
     let all: Vec<String> = values.iter().map(|value| text(*value)).collect();
     format!("{},[{}]", text(values[0]), all.join(", "))
 }

@@ -1,0 +1,360 @@
+//! Aggregates per session and key.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::array::{Array, ArrayRef, AsArray, UInt32Array, new_empty_array};
+use arrow::compute::{cast, interleave, take, take_record_batch};
+use arrow::datatypes::{DataType, SchemaRef, UInt32Type};
+use arrow::record_batch::RecordBatch;
+use datafusion_expr::Aggregate;
+use datafusion_physical_expr::expressions::Column;
+
+use super::super::recipe::{Arrival, Recipe, Rows};
+use super::super::table::{Sealed, Table};
+use super::Intake;
+use super::chain::Kept;
+use super::track::Session;
+use crate::error::{Error, code};
+use crate::operator::evaluate::arrow_failure;
+use crate::operator::{BATCH_ROWS, Operator, Output, StateSize};
+use crate::plan::{ExprRef, WindowAggregateNode, WindowSpec};
+use crate::stream::{StreamBatch, Watermark};
+
+/// Rows that wait before they are folded into states.
+const FOLD_ROWS: usize = 32_768;
+
+/// Aggregates per session and key; each session's results come once, when it is over.
+///
+/// Wakes on: watermarks. State: the evaluated rows of open sessions; where results do not depend on
+/// the order of rows or on how they are put together, they are folded into a state for each session
+/// and key from time to time. What a closed session kept is forgotten. Order: by window end, then by
+/// when the key was first seen in the session. Watermark: forwarded after the results.
+pub(in super::super) struct SessionAggregate {
+    intake: Intake,
+    /// What is evaluated of a row.
+    recipe: Recipe,
+    /// The same with the session as the first key; the only one where it tells the others.
+    by_session: Recipe,
+    /// All keys are columns of PARTITION BY: a session is one group.
+    is_one_group: bool,
+    rows: Kept,
+    states: Kept,
+    /// Whether rows may be folded into states.
+    folds: bool,
+    fold_rows: usize,
+    schema: SchemaRef,
+    rows_seen: u64,
+    arrived: Option<Instant>,
+    ids: Vec<usize>,
+}
+
+impl SessionAggregate {
+    /// `time`, `window` and `partition`: the node's window.
+    pub(in super::super) fn try_new(
+        node: &WindowAggregateNode,
+        (time, window, partition): (usize, &WindowSpec, &[usize]),
+        schema: &SchemaRef,
+        input: &SchemaRef,
+    ) -> Result<Self, Error> {
+        let recipe = Recipe::try_new(node, input)?;
+        let is_of_partition = |key: &ExprRef| {
+            key.downcast_ref::<Column>().is_some_and(|column| partition.contains(&column.index()))
+        };
+        let is_one_group = node.grouping_sets.is_none() && node.keys.iter().all(is_of_partition);
+        let more_keys = if is_one_group { &[][..] } else { node.keys.as_slice() };
+        let mut types = vec![DataType::UInt32];
+        for key in more_keys {
+            types.push(key.data_type(input).map_err(|error| Error::internal("session", error))?);
+        }
+        let session: ExprRef = Arc::new(Column::new("__session", 0));
+        let sets = node.grouping_sets.as_ref();
+        let with_session = WindowAggregateNode {
+            keys: [session].into_iter().chain(more_keys.iter().cloned()).collect(),
+            grouping_sets: sets.map(|sets| {
+                sets.iter().map(|set| [false].into_iter().chain(set.iter().copied()).collect()).collect()
+            }),
+            ..node.clone()
+        };
+        let by_session = Recipe::with_key_types(&with_session, types)?;
+        if let Err(error) = Table::try_new(&by_session, false) {
+            return Err(Error::plan(code::NOT_SUPPORTED, error.message().to_owned())
+                .hint("Group by a column of another type, or by a part of it."));
+        }
+        Ok(Self {
+            intake: Intake::try_new(time, window, partition, input)?,
+            recipe,
+            by_session,
+            is_one_group,
+            rows: Kept::default(),
+            states: Kept::default(),
+            folds: !node.aggregates.iter().any(|call| call.order_sensitive || call.inexact),
+            fold_rows: FOLD_ROWS,
+            schema: schema.clone(),
+            rows_seen: 0,
+            arrived: None,
+            ids: Vec::new(),
+        })
+    }
+
+    /// Folds rows into states as soon as there are so many.
+    #[cfg(test)]
+    pub(super) fn folding_at(mut self, rows: usize) -> Self {
+        self.fold_rows = rows;
+        self
+    }
+
+    /// The columns of evaluated rows, one after another: keys, arguments, conditions.
+    fn columns(rows: Rows) -> Vec<ArrayRef> {
+        let conditions = rows.filters.into_iter().flatten();
+        let conditions = conditions.map(|condition| Arc::new(condition) as ArrayRef);
+        rows.keys.into_iter().chain(rows.args.into_iter().flatten()).chain(conditions).collect()
+    }
+
+    /// The inverse of [`Self::columns`], with the session of each row as its first key.
+    fn evaluated(&self, rows: &[u32], session: ArrayRef) -> Result<Rows, Error> {
+        let keys = self.recipe.key_count();
+        let (skip, keys) = if self.is_one_group { (keys, 0) } else { (0, keys) };
+        let mut columns = self.rows.take(rows, skip..usize::MAX)?.into_iter();
+        let keys = [session].into_iter().chain(columns.by_ref().take(keys)).collect();
+        let calls = &self.recipe.calls;
+        let args = calls.iter().map(|call| columns.by_ref().take(call.arg_count()).collect()).collect();
+        let mut filters = Vec::with_capacity(calls.len());
+        for call in calls {
+            let condition = if call.has_filter() { columns.next() } else { None };
+            filters.push(condition.and_then(|condition| condition.as_boolean_opt().cloned()));
+        }
+        let arrival = Arrival::Each(self.rows.arrivals(rows).into());
+        Ok(Rows { len: rows.len(), keys, args, filters, arrival })
+    }
+
+    /// States that are kept, with the session of each as its first key.
+    fn sealed(&self, states: &[u32], session: ArrayRef) -> Result<Sealed, Error> {
+        let skip = if self.is_one_group { self.recipe.key_count() } else { 0 };
+        let mut columns = self.states.take(states, skip..usize::MAX)?.into_iter();
+        let keys = self.by_session.group_schema.fields().len() - 1;
+        let keys = [session].into_iter().chain(columns.by_ref().take(keys)).collect();
+        let calls = self.recipe.calls.iter();
+        let own = calls.map(|call| columns.by_ref().take(call.state_columns).collect()).collect();
+        Ok(Sealed { groups: states.len(), keys, first_rows: self.states.arrivals(states), states: own })
+    }
+
+    /// The keys of sessions that are one group each, for the session that each of `of` is.
+    fn keys_of<'a>(
+        &self,
+        sessions: impl Iterator<Item = &'a Session>,
+        of: &[u32],
+    ) -> Result<Vec<ArrayRef>, Error> {
+        let (mut in_states, mut in_rows) = (Vec::new(), Vec::new());
+        let places: Vec<(usize, usize)> = sessions
+            .map(|session| match session.states.first() {
+                Some(state) => {
+                    in_states.push(state);
+                    (0, in_states.len() - 1)
+                }
+                None => {
+                    in_rows.extend(session.rows.first());
+                    (1, in_rows.len().saturating_sub(1))
+                }
+            })
+            .collect();
+        let places: Vec<(usize, usize)> = of.iter().map(|index| places[*index as usize]).collect();
+        let keys = 0..self.recipe.key_count();
+        let in_states = self.states.take(&in_states, keys.clone())?;
+        let in_rows = self.rows.take(&in_rows, keys.clone())?;
+        keys.map(|key| match (in_states.get(key), in_rows.get(key)) {
+            (Some(states), Some(rows)) => interleave(&[states.as_ref(), rows.as_ref()], &places),
+            (Some(only), None) | (None, Some(only)) => {
+                take(only, &UInt32Array::from_iter_values(places.iter().map(|(_, row)| *row as u32)), None)
+            }
+            (None, None) => Ok(new_empty_array(self.recipe.group_schema.field(key).data_type())),
+        })
+        .map(|keys| keys.map_err(|error| arrow_failure(&error)))
+        .collect()
+    }
+
+    /// The groups of sessions, by their index, with all that they have; and how many states and rows
+    /// that is.
+    fn table<'a>(
+        &mut self,
+        sessions: impl Iterator<Item = &'a Session>,
+    ) -> Result<(Table, usize, usize), Error> {
+        let (mut states, mut states_of) = (Vec::new(), Vec::new());
+        let (mut rows, mut rows_of) = (Vec::new(), Vec::new());
+        for (index, session) in (0u32..).zip(sessions) {
+            self.states.rows(session.states, &mut states);
+            states_of.resize(states.len(), index);
+            self.rows.rows(session.rows, &mut rows);
+            rows_of.resize(rows.len(), index);
+        }
+        let mut table = Table::try_new(&self.by_session, true)?;
+        let mut ids = std::mem::take(&mut self.ids);
+        if !states.is_empty() {
+            let sealed = self.sealed(&states, Arc::new(UInt32Array::from(states_of)))?;
+            table.merge(&sealed, &mut ids)?;
+        }
+        if !rows.is_empty() {
+            let evaluated = self.evaluated(&rows, Arc::new(UInt32Array::from(rows_of)))?;
+            table.update(&self.by_session, &evaluated, &mut ids)?;
+        }
+        self.ids = ids;
+        Ok((table, states.len(), rows.len()))
+    }
+
+    /// Puts all rows into the states of their sessions.
+    fn fold(&mut self) -> Result<(), Error> {
+        let sessions: Vec<Session> = self.intake.tracker.sessions().map(|session| session.clone()).collect();
+        let (table, ..) = self.table(sessions.iter())?;
+        let sealed = table.seal()?;
+        let mut keys = sealed.keys.into_iter();
+        let of = keys.next().ok_or_else(|| Error::internal("session", "states without a session"))?;
+        let of = of.as_primitive::<UInt32Type>().values();
+        let mut keys: Vec<ArrayRef> = keys.collect();
+        if self.is_one_group {
+            keys = self.keys_of(sessions.iter(), of)?;
+        }
+        self.rows = Kept::default();
+        self.states = Kept::default();
+        let mut sessions: Vec<&mut Session> = self.intake.tracker.sessions().collect();
+        for session in &mut sessions {
+            (session.rows, session.states) = Default::default();
+        }
+        for (index, first_row) in of.iter().zip(sealed.first_rows) {
+            self.states.link(&mut sessions[*index as usize].states, first_row)?;
+        }
+        self.states.append(keys.into_iter().chain(sealed.states.into_iter().flatten()).collect())
+    }
+
+    /// Keeps memory at what open sessions need.
+    fn tidy(&mut self) -> Result<(), Error> {
+        if self.rows.is_mostly_dead() {
+            self.rows.retain(self.intake.tracker.sessions().map(|session| &mut session.rows))?;
+        }
+        if self.states.is_mostly_dead() {
+            self.states.retain(self.intake.tracker.sessions().map(|session| &mut session.states))?;
+        }
+        if self.folds && self.rows.live() >= self.fold_rows.max(self.states.len()) {
+            self.fold()?;
+        }
+        Ok(())
+    }
+
+    fn fire(&mut self, watermark: i64, out: &mut Output) -> Result<(), Error> {
+        let closed = self.intake.close(watermark);
+        let Some(arrived) = self.arrived.filter(|_| !closed.is_empty()) else { return Ok(()) };
+        let (table, states, rows) = self.table(closed.iter())?;
+        let (groups, columns) = table.results()?;
+        let mut columns = columns.into_iter();
+        let of = columns.next().ok_or_else(|| Error::internal("session", "results without a session"))?;
+        let mut of = of.as_primitive::<UInt32Type>().values().to_vec();
+        let mut columns: Vec<ArrayRef> = columns.collect();
+        // The groups come as they were first seen; their sessions stand by their end.
+        let end_of = |index: u32| closed[index as usize].end;
+        if !of.is_sorted_by_key(|index| end_of(*index)) {
+            let mut order: Vec<u32> = (0..groups as u32).collect();
+            order.sort_by_key(|group| end_of(of[*group as usize]));
+            of = order.iter().map(|group| of[*group as usize]).collect();
+            let order = UInt32Array::from(order);
+            for column in &mut columns {
+                *column = take(column, &order, None).map_err(|error| arrow_failure(&error))?;
+            }
+        }
+        if self.is_one_group {
+            columns.splice(..0, self.keys_of(closed.iter(), &of)?);
+        }
+        self.states.release(states);
+        self.rows.release(rows);
+        self.give(&closed, &of, columns, arrived, out)
+    }
+
+    /// Gives results. `of`: the session of each.
+    fn give(
+        &mut self,
+        closed: &[Session],
+        of: &[u32],
+        results: Vec<ArrayRef>,
+        arrived: Instant,
+        out: &mut Output,
+    ) -> Result<(), Error> {
+        let sessions = of.iter().map(|index| &closed[*index as usize]);
+        let (mut columns, running) = self.intake.bounds(sessions, &self.schema.fields()[..3])?;
+        for column in results {
+            let field = self.schema.field(columns.len());
+            let is_id = field.name() == Aggregate::INTERNAL_GROUPING_ID;
+            columns.push(if is_id && column.data_type() != field.data_type() {
+                cast(&column, field.data_type()).map_err(|error| arrow_failure(&error))?
+            } else {
+                column
+            });
+        }
+        let rows = RecordBatch::try_new(Arc::clone(&self.schema), columns)
+            .map_err(|error| Error::internal("WindowAggregate", error))?;
+        let batch = StreamBatch { rows, kinds: None, running: Some(running), arrived };
+        for from in (0..of.len()).step_by(BATCH_ROWS) {
+            out.batch(batch.slice(from, BATCH_ROWS.min(of.len() - from)));
+        }
+        Ok(())
+    }
+}
+
+impl Operator for SessionAggregate {
+    fn name(&self) -> &'static str {
+        "WindowAggregate"
+    }
+
+    fn process_batch(&mut self, batch: StreamBatch, out: &mut Output) -> Result<(), Error> {
+        if batch.kinds.is_some() {
+            return Err(Error::internal("WindowAggregate", "the input is no stream of inserts"));
+        }
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        self.arrived = self.arrived.max(Some(batch.arrived));
+        let first = self.rows_seen;
+        self.rows_seen += batch.num_rows() as u64;
+        let (rows, states) = (&mut self.rows, &mut self.states);
+        let refused = self.intake.place(&batch, |row, session, absorbed| {
+            if let Some((its_rows, its_states)) = absorbed {
+                rows.join(&mut session.rows, its_rows);
+                states.join(&mut session.states, its_states);
+            }
+            rows.link(&mut session.rows, first + row as u64)
+        })?;
+        let used = &self.intake.kept;
+        out.counts.late += refused.late;
+        out.counts.null_time += refused.null_time;
+        out.counts.used += used.len() as u64;
+        if used.is_empty() {
+            return Ok(());
+        }
+        // When rows arrived is kept beside them; these numbers are not read.
+        let arrival = Arrival::From(0);
+        let evaluated = if used.len() == batch.num_rows() {
+            self.recipe.evaluate(&batch.rows, arrival)?
+        } else {
+            let used = UInt32Array::from(used.clone());
+            let rows = take_record_batch(&batch.rows, &used).map_err(|error| arrow_failure(&error))?;
+            self.recipe.evaluate(&rows, arrival)?
+        };
+        self.rows.append(Self::columns(evaluated))?;
+        self.tidy()
+    }
+
+    fn process_watermark(&mut self, watermark: Watermark, out: &mut Output) -> Result<(), Error> {
+        self.fire(watermark.0, out)?;
+        out.watermark(watermark);
+        Ok(())
+    }
+
+    fn finish(&mut self, out: &mut Output) -> Result<(), Error> {
+        self.fire(i64::MAX, out)
+    }
+
+    fn state(&self) -> StateSize {
+        StateSize {
+            windows: self.intake.tracker.len(),
+            rows: self.rows.live() + self.states.live(),
+            bytes: self.rows.size() + self.states.size() + self.intake.size(),
+        }
+    }
+}

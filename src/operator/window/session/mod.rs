@@ -1,0 +1,158 @@
+//! Sessions: windows that a partition's own rows make.
+//!
+//! [`Tracker`](track) says which session a row belongs to and when one is over; [`Kept`](chain) holds
+//! rows, each in the chain of its session; [`SessionAggregate`](aggregate) folds them into states and
+//! gives results, [`SessionRows`](rows) gives them with their session's bounds.
+//!
+//! Invariant: a session is over at the row whose running watermark has passed it, not when the
+//! operator is told of that watermark.
+
+mod aggregate;
+mod chain;
+mod partitions;
+mod rows;
+#[cfg(test)]
+mod tests;
+mod track;
+
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use arrow::datatypes::{Field, SchemaRef};
+
+use super::placement::{Running, check_time};
+use super::results::timestamps;
+use super::zone::ZoneClock;
+use crate::error::Error;
+use crate::plan::{WindowKind, WindowSpec};
+use crate::stream::{RunningWatermark, StreamBatch, event_times};
+use partitions::Partitions;
+use track::{Session, Tracker};
+
+pub(super) use aggregate::SessionAggregate;
+pub(in crate::operator) use rows::SessionRows;
+
+/// Takes rows and finds their sessions.
+struct Intake {
+    /// The time attribute's column.
+    time: usize,
+    /// The columns of PARTITION BY.
+    partition: Vec<usize>,
+    partitions: Partitions,
+    tracker: Tracker,
+    /// The clock that shows the bounds of sessions; `None`: UTC, or the time column's own.
+    clock: Option<ZoneClock>,
+    /// The last watermark that the operator was given.
+    floor: i64,
+    /// The rows of the batch that are used.
+    kept: Vec<u32>,
+}
+
+/// What became of a batch's rows that have no session.
+#[derive(Debug, Default)]
+struct Refused {
+    late: u64,
+    null_time: u64,
+}
+
+impl Intake {
+    fn try_new(
+        time: usize,
+        window: &WindowSpec,
+        partition: &[usize],
+        input: &SchemaRef,
+    ) -> Result<Self, Error> {
+        let WindowKind::Session { gap_us } = window.kind else {
+            return Err(Error::internal("session", "the window is no session"));
+        };
+        let types = partition
+            .iter()
+            .map(|column| input.fields().get(*column).map(|field| field.data_type().clone()))
+            .collect::<Option<Vec<_>>>()
+            .ok_or_else(|| Error::internal("session", "a column of PARTITION BY is not there"))?;
+        Ok(Self {
+            time,
+            partition: partition.to_vec(),
+            partitions: Partitions::try_new(&types)?,
+            tracker: Tracker::new(gap_us, window.unit.us()),
+            clock: window.zone.and_then(ZoneClock::unless_utc),
+            floor: i64::MIN,
+            kept: Vec::new(),
+        })
+    }
+
+    /// Finds the session of each row; `keep` is told of it, and of one that became part of it, for
+    /// each row that has one, in their order. `kept` are then these rows.
+    fn place(
+        &mut self,
+        batch: &StreamBatch,
+        mut keep: impl FnMut(usize, &mut Session, Option<(chain::Chain, chain::Chain)>) -> Result<(), Error>,
+    ) -> Result<Refused, Error> {
+        let (times, nulls) = event_times(batch.rows.column(self.time))?;
+        let columns: Vec<ArrayRef> =
+            self.partition.iter().map(|column| batch.rows.column(*column).clone()).collect();
+        let partitions = self.partitions.number(&columns, times.len(), &mut self.tracker)?;
+        let running = Running { values: batch.running.as_ref(), floor: self.floor };
+        let mut refused = Refused::default();
+        self.kept.clear();
+        for (row, time) in times.iter().copied().enumerate() {
+            self.tracker.advance(running.of(row));
+            if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+                refused.null_time += 1;
+                continue;
+            }
+            check_time(time)?;
+            let Some(placed) = self.tracker.place(partitions[row], time) else {
+                refused.late += 1;
+                continue;
+            };
+            let session = self.tracker.session(placed.session);
+            let session = session.ok_or_else(|| Error::internal("session", "a row's session is gone"))?;
+            keep(row, session, placed.absorbed)?;
+            self.kept.push(row as u32);
+        }
+        Ok(refused)
+    }
+
+    /// The sessions that are over at `watermark`, by their end.
+    fn close(&mut self, watermark: i64) -> Vec<Session> {
+        self.floor = self.floor.max(watermark);
+        self.tracker.advance(watermark);
+        self.tracker.take_closed()
+    }
+
+    /// `window_start`, `window_end` and `window_time` of sessions, and the watermark that held just
+    /// before their results. `fields`: those of the three columns.
+    fn bounds<'s>(
+        &mut self,
+        sessions: impl Iterator<Item = &'s Session> + Clone,
+        fields: &[Arc<Field>],
+    ) -> Result<(Vec<ArrayRef>, RunningWatermark), Error> {
+        let [start, end, time] = fields else {
+            return Err(Error::internal("session", "the plan lacks the columns of the window"));
+        };
+        let close = |session: &Session| self.tracker.close(session.end);
+        let closes: Vec<i64> = sessions.clone().map(close).collect();
+        // Before a session's results, time had not come to its end.
+        let running: Vec<i64> = closes.iter().map(|close| self.tracker.close(*close)).collect();
+        let (mut starts, mut ends) = (Vec::with_capacity(closes.len()), Vec::with_capacity(closes.len()));
+        for session in sessions {
+            starts.push(session.start);
+            ends.push(session.end);
+        }
+        if let Some(clock) = &mut self.clock {
+            starts.iter_mut().chain(&mut ends).for_each(|bound| *bound = clock.local(*bound));
+        }
+        let columns = vec![
+            timestamps(starts, start.data_type())?,
+            timestamps(ends, end.data_type())?,
+            timestamps(closes, time.data_type())?,
+        ];
+        Ok((columns, RunningWatermark::new(running)))
+    }
+
+    /// Memory in bytes, estimated.
+    fn size(&self) -> usize {
+        self.tracker.size() + self.partitions.size()
+    }
+}

@@ -1,0 +1,300 @@
+//! Which rows make a session, by their times alone.
+//!
+//! A row opens `[time, time + gap)`. Sessions of a partition that touch or overlap are one. What the
+//! watermark has passed is closed and takes no more rows: [`Tracker::advance`] stands before each
+//! row, so a session ends at the same row however the rows are cut into batches.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use super::chain::Chain;
+
+/// No session.
+const NONE: u32 = u32::MAX;
+
+/// A session with what it keeps.
+#[derive(Debug, Clone)]
+pub(super) struct Session {
+    /// The time of its first row.
+    pub(super) start: i64,
+    /// One gap after its last row.
+    pub(super) end: i64,
+    /// Rows that have not been folded into states.
+    pub(super) rows: Chain,
+    /// States of its groups.
+    pub(super) states: Chain,
+    partition: u32,
+    /// No other session has it.
+    number: u64,
+}
+
+/// Where a row went.
+#[derive(Debug)]
+pub(super) struct Placed {
+    pub(super) session: u32,
+    /// What a session kept that became part of this one: its rows and states.
+    pub(super) absorbed: Option<(Chain, Chain)>,
+}
+
+/// The open sessions of a partition.
+#[derive(Debug, Clone, Copy)]
+struct Partition {
+    /// The last of them, which most rows belong to.
+    latest: u32,
+    /// How many are in [`Tracker::older`].
+    older: u32,
+    is_free: bool,
+}
+
+/// The open sessions of all partitions.
+///
+/// A row costs a look at the latest session of its partition; a tree is asked only where a partition
+/// has several. Closing costs a step in a heap, once for each time that a session's end was seen to
+/// be over or has moved.
+pub(super) struct Tracker {
+    gap_us: i64,
+    unit_us: i64,
+    watermark: i64,
+    partitions: Vec<Partition>,
+    free_partitions: Vec<u32>,
+    idle_partitions: usize,
+    /// Open sessions but the latest of each partition, by start.
+    older: BTreeMap<(u32, i64), u32>,
+    sessions: Vec<Option<Session>>,
+    free_sessions: Vec<u32>,
+    /// An end that each open session has had: it ends then or later.
+    ends: BinaryHeap<Reverse<(i64, u64, u32)>>,
+    /// Sessions that were closed since the last [`Tracker::take_closed`], by their end.
+    closed: Vec<Session>,
+    sessions_total: u64,
+}
+
+impl Tracker {
+    pub(super) fn new(gap_us: i64, unit_us: i64) -> Self {
+        Self {
+            gap_us,
+            unit_us,
+            watermark: i64::MIN,
+            partitions: Vec::new(),
+            free_partitions: Vec::new(),
+            idle_partitions: 0,
+            older: BTreeMap::new(),
+            sessions: Vec::new(),
+            free_sessions: Vec::new(),
+            ends: BinaryHeap::new(),
+            closed: Vec::new(),
+            sessions_total: 0,
+        }
+    }
+
+    /// The last instant of a session that ends at `end`.
+    pub(super) fn close(&self, end: i64) -> i64 {
+        end.saturating_sub(self.unit_us)
+    }
+
+    /// Closes the sessions that `watermark` has passed. It never falls.
+    pub(super) fn advance(&mut self, watermark: i64) {
+        if watermark <= self.watermark {
+            return;
+        }
+        self.watermark = watermark;
+        while let Some(&Reverse((end, number, id))) = self.ends.peek() {
+            if self.close(end) > watermark {
+                return;
+            }
+            self.ends.pop();
+            let Some(session) = &self.sessions[id as usize] else { continue };
+            if session.number != number {
+                continue;
+            }
+            if session.end > end {
+                self.ends.push(Reverse((session.end, number, id)));
+                continue;
+            }
+            let Some(session) = self.remove(id) else { continue };
+            let partition = &mut self.partitions[session.partition as usize];
+            if partition.latest == id {
+                partition.latest = NONE;
+            } else {
+                partition.older -= 1;
+                self.older.remove(&(session.partition, session.start));
+            }
+            if partition.latest == NONE && partition.older == 0 {
+                self.idle_partitions += 1;
+            }
+            self.closed.push(session);
+        }
+    }
+
+    /// Puts a row of a partition into its session. `None`: it touches no open session, and its own
+    /// is over.
+    pub(super) fn place(&mut self, partition: u32, time: i64) -> Option<Placed> {
+        let end = time.saturating_add(self.gap_us);
+        let latest = self.partitions[partition as usize].latest;
+        let Some((start_of_latest, end_of_latest)) = self.bounds(latest) else {
+            let id = self.open(partition, time, end)?;
+            self.idle_partitions -= 1;
+            self.partitions[partition as usize].latest = id;
+            return Some(Placed { session: id, absorbed: None });
+        };
+        if time > end_of_latest {
+            let id = self.open(partition, time, end)?;
+            self.partitions[partition as usize].latest = id;
+            self.partitions[partition as usize].older += 1;
+            self.older.insert((partition, start_of_latest), latest);
+            return Some(Placed { session: id, absorbed: None });
+        }
+        if end >= start_of_latest {
+            let mut absorbed = None;
+            if time < start_of_latest && self.partitions[partition as usize].older > 0 {
+                absorbed = self.absorb_before(partition, start_of_latest, time, latest);
+            }
+            self.extend(latest, time, end);
+            return Some(Placed { session: latest, absorbed });
+        }
+        self.place_older(partition, time, end)
+    }
+
+    /// A row that does not reach the latest session of its partition.
+    fn place_older(&mut self, partition: u32, time: i64, end: i64) -> Option<Placed> {
+        let found = self.older.range((partition, i64::MIN)..=(partition, end)).next_back();
+        let found = found.map(|(&(_, start), &id)| (start, id));
+        let touched = found.filter(|(_, id)| self.bounds(*id).is_some_and(|(_, last)| last >= time));
+        let Some((start, id)) = touched else {
+            let id = self.open(partition, time, end)?;
+            self.partitions[partition as usize].older += 1;
+            self.older.insert((partition, time), id);
+            return Some(Placed { session: id, absorbed: None });
+        };
+        let mut absorbed = None;
+        if time < start {
+            absorbed = self.absorb_before(partition, start, time, id);
+        }
+        self.extend(id, time, end);
+        if let Some((moved, _)) = self.bounds(id)
+            && moved != start
+        {
+            self.older.remove(&(partition, start));
+            self.older.insert((partition, moved), id);
+        }
+        Some(Placed { session: id, absorbed })
+    }
+
+    /// Joins the session before `start` to `into` if a row at `time` touches it.
+    fn absorb_before(&mut self, partition: u32, start: i64, time: i64, into: u32) -> Option<(Chain, Chain)> {
+        let (&key, &id) = self.older.range((partition, i64::MIN)..(partition, start)).next_back()?;
+        if self.bounds(id)?.1 < time {
+            return None;
+        }
+        self.older.remove(&key);
+        self.partitions[partition as usize].older -= 1;
+        let gone = self.remove(id)?;
+        self.extend(into, gone.start, gone.end);
+        Some((gone.rows, gone.states))
+    }
+
+    fn bounds(&self, id: u32) -> Option<(i64, i64)> {
+        let session = self.sessions.get(id as usize)?.as_ref()?;
+        Some((session.start, session.end))
+    }
+
+    fn extend(&mut self, id: u32, start: i64, end: i64) {
+        if let Some(session) = &mut self.sessions[id as usize] {
+            session.start = session.start.min(start);
+            session.end = session.end.max(end);
+        }
+    }
+
+    fn open(&mut self, partition: u32, start: i64, end: i64) -> Option<u32> {
+        if self.close(end) <= self.watermark {
+            return None;
+        }
+        let number = self.sessions_total;
+        self.sessions_total += 1;
+        let (rows, states) = (Chain::default(), Chain::default());
+        let session = Some(Session { start, end, rows, states, partition, number });
+        let id = match self.free_sessions.pop() {
+            Some(id) => {
+                self.sessions[id as usize] = session;
+                id
+            }
+            None => {
+                self.sessions.push(session);
+                self.sessions.len() as u32 - 1
+            }
+        };
+        self.ends.push(Reverse((end, number, id)));
+        Some(id)
+    }
+
+    fn remove(&mut self, id: u32) -> Option<Session> {
+        self.free_sessions.push(id);
+        self.sessions[id as usize].take()
+    }
+
+    /// An open session.
+    pub(super) fn session(&mut self, id: u32) -> Option<&mut Session> {
+        self.sessions[id as usize].as_mut()
+    }
+
+    /// All sessions that keep rows: open ones, and closed ones that have not been taken.
+    pub(super) fn sessions(&mut self) -> impl Iterator<Item = &mut Session> {
+        self.sessions.iter_mut().flatten().chain(&mut self.closed)
+    }
+
+    /// The sessions that have closed, by their end.
+    pub(super) fn take_closed(&mut self) -> Vec<Session> {
+        std::mem::take(&mut self.closed)
+    }
+
+    /// Number of open sessions.
+    pub(super) fn len(&self) -> usize {
+        self.sessions.len() - self.free_sessions.len()
+    }
+
+    /// Memory in bytes, estimated.
+    pub(super) fn size(&self) -> usize {
+        self.partitions.capacity() * size_of::<Partition>()
+            + self.sessions.capacity() * size_of::<Option<Session>>()
+            + self.ends.capacity() * size_of::<(i64, u64, u32)>()
+            + self.older.len() * size_of::<(u32, i64, u32)>()
+    }
+
+    /// A new partition without sessions.
+    pub(super) fn add_partition(&mut self) -> u32 {
+        self.idle_partitions += 1;
+        let partition = Partition { latest: NONE, older: 0, is_free: false };
+        match self.free_partitions.pop() {
+            Some(number) => {
+                self.partitions[number as usize] = partition;
+                number
+            }
+            None => {
+                self.partitions.push(partition);
+                self.partitions.len() as u32 - 1
+            }
+        }
+    }
+
+    /// Number of partitions.
+    pub(super) fn partitions(&self) -> usize {
+        self.partitions.len() - self.free_partitions.len()
+    }
+
+    /// Number of partitions without open sessions.
+    pub(super) fn idle_partitions(&self) -> usize {
+        self.idle_partitions
+    }
+
+    /// Gives up a partition if it has no open session; whether it was so.
+    pub(super) fn drop_if_idle(&mut self, number: u32) -> bool {
+        let partition = &mut self.partitions[number as usize];
+        let is_idle = partition.latest == NONE && partition.older == 0 && !partition.is_free;
+        if is_idle {
+            partition.is_free = true;
+            self.idle_partitions -= 1;
+            self.free_partitions.push(number);
+        }
+        is_idle
+    }
+}
