@@ -9,6 +9,7 @@ use arrow::compute::{interleave_record_batch, take_record_batch};
 use arrow::record_batch::RecordBatch;
 
 use super::evaluate::arrow_failure;
+use super::late::{LateRows, Missed, Rejected};
 use super::sort::sort_indices;
 use super::{BATCH_ROWS, Operator, Output, StateSize};
 use crate::error::Error;
@@ -41,6 +42,8 @@ pub(super) struct TemporalSort {
     /// Accepted rows that have not gone out by the running watermark: times, lowest first.
     ahead: BTreeSet<i64>,
     arrived: Option<Instant>,
+    /// The second output, if somebody wants it.
+    late: Option<LateRows>,
 }
 
 struct Held {
@@ -58,7 +61,7 @@ struct Stored {
 }
 
 impl TemporalSort {
-    pub(super) fn new(node: &TemporalSortNode) -> Self {
+    pub(super) fn new(node: &TemporalSortNode, late: Option<LateRows>) -> Self {
         Self {
             time: node.time,
             unit: node.unit,
@@ -71,6 +74,7 @@ impl TemporalSort {
             running: i64::MIN,
             ahead: BTreeSet::new(),
             arrived: None,
+            late,
         }
     }
 
@@ -153,9 +157,14 @@ impl Operator for TemporalSort {
         }
         let (times, nulls) = event_times(batch.rows.column(self.time))?;
         let mut kept = 0;
+        let mut rejected = Vec::new();
         for (row, time) in times.iter().copied().enumerate() {
             if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
                 out.counts.null_time += 1;
+                if self.late.is_some() {
+                    let before = batch.running.as_ref().map_or(i64::MIN, |running| running.values()[row]);
+                    rejected.push(Rejected::without_time(row, before.max(self.running)));
+                }
                 continue;
             }
             if let Some(running) = &batch.running {
@@ -163,6 +172,10 @@ impl Operator for TemporalSort {
             }
             if self.released.is_some_and(|released| time <= released) {
                 out.counts.late += 1;
+                if self.late.is_some() {
+                    let late = Missed { window: None, by_us: self.running.saturating_sub(time) };
+                    rejected.push(Rejected { row: row as u32, watermark: self.running, late: Some(late) });
+                }
                 continue;
             }
             let behind = time <= self.running;
@@ -176,6 +189,9 @@ impl Operator for TemporalSort {
             self.ahead.insert(time);
             self.next_row += 1;
             kept += 1;
+        }
+        if let Some(late) = &self.late {
+            late.give(&batch, &rejected, out)?;
         }
         if kept > 0 {
             self.arrived = self.arrived.max(Some(batch.arrived));

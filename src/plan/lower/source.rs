@@ -8,6 +8,7 @@ use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::{Expr, TableScan};
 
 use super::expression::Scope;
+use super::late::{Carried, origin_columns};
 use super::{Lowered, Lowering, Role, Slot, Stream};
 use crate::catalog::{ColumnKind, Table};
 use crate::error::{Error, code};
@@ -37,15 +38,23 @@ impl Lowering<'_> {
         };
         let width = wanted.len();
         let wanted = at_least_one(&table, wanted);
-        let node = source_node(&table, &wanted)?;
-        let fields: Vec<Field> = wanted
+        let mut node = source_node(&table, &wanted)?;
+        let mut fields: Vec<Field> = wanted
             .iter()
             .map(|index| {
                 let column = &table.columns[*index];
                 Field::new(&column.name, column.data_type.clone(), column.nullable)
             })
             .collect();
-        let roles = wanted.iter().map(|index| role(&table, *index)).collect();
+        let mut roles: Vec<Role> = wanted.iter().map(|index| role(&table, *index)).collect();
+        let mut carried = Carried::default();
+        if self.late.is_open() {
+            node.with_origin = true;
+            carried.source = Some(fields.len());
+            carried.split = Some(fields.len() + 1);
+            fields.extend(origin_columns());
+            roles.extend([Role::Plain, Role::Plain]);
+        }
         let stream = Stream {
             bounded: table.bounded,
             watermark: table.watermark.is_some(),
@@ -54,8 +63,17 @@ impl Lowering<'_> {
         let slots = (0..width).map(Slot::Column).collect();
         let schema = Arc::new(Schema::new(fields));
         let node = self.push(Operation::Source(node), Vec::new(), schema, roles, stream);
-        Ok(Lowered { node, slots, pending: None })
+        if keeps_malformed(&table) {
+            self.add_malformed_output(node);
+        }
+        Ok(Lowered { node, slots, pending: None, carried })
     }
+}
+
+/// Whether rows that can't be read go to the side table: `'errors' = 'side'`.
+fn keeps_malformed(table: &Table) -> bool {
+    let mut entries = table.options.entries().iter();
+    entries.any(|entry| (entry.key == "errors" || entry.key.ends_with(".errors")) && entry.value == "side")
 }
 
 /// A query that only counts rows reads one column of them: a batch without columns is easily lost.
@@ -131,6 +149,7 @@ fn source_node(table: &Arc<Table>, wanted: &[usize]) -> Result<SourceNode, Error
         },
         read,
         read_schema: Arc::new(read_schema),
+        with_origin: false,
     })
 }
 

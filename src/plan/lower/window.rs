@@ -7,7 +7,7 @@ use datafusion_common::DFSchema;
 use datafusion_expr::{Expr, Extension};
 
 use super::expression::columns_of;
-use super::{Above, Lowered, Lowering, Part, Pending, Role, Slot, Window};
+use super::{Above, Lowered, Lowering, Part, Pending, Role, Slot, Window, late};
 use crate::error::{Error, code};
 use crate::plan::diagnose::from_datafusion;
 use crate::plan::window::{WindowCall, WindowNode};
@@ -33,14 +33,19 @@ impl Lowering<'_> {
         };
         let data_type = self.schema(input.node).field(time).data_type().clone();
         let window = Window { id: node.id, spec: node.spec };
+        let mut carried = input.carried.clone();
+        carried.columns = match node.keeps_all {
+            true => late::named_columns(node.input.schema(), &input.slots),
+            false => Vec::new(),
+        };
         let mut slots = input.slots;
         slots.extend(Part::ALL.map(Slot::Pending));
-        Ok(Lowered { node: input.node, slots, pending: Some(Pending { window, time, data_type }) })
+        Ok(Lowered { node: input.node, slots, pending: Some(Pending { window, time, data_type }), carried })
     }
 
     /// Computes a pending window, so that its columns have values.
     pub(super) fn materialize(&mut self, lowered: Lowered) -> Lowered {
-        let Lowered { node, slots, pending: Some(pending) } = lowered else { return lowered };
+        let Lowered { node, slots, pending: Some(pending), carried } = lowered else { return lowered };
         let given = Arc::clone(self.schema(node));
         let base = given.fields().len();
         let mut fields: Vec<Arc<Field>> = given.fields().to_vec();
@@ -54,6 +59,9 @@ impl Lowering<'_> {
         let mut stream = self.stream(node);
         stream.key = None;
         let node = self.push(operation, vec![node], Arc::new(Schema::new(fields)), roles, stream);
+        if !carried.columns.is_empty() {
+            self.add_late_output(node, &carried, &carried.columns, &pending.data_type, false);
+        }
         let slots = slots
             .into_iter()
             .map(|slot| match slot {
@@ -61,7 +69,7 @@ impl Lowering<'_> {
                 column @ Slot::Column(_) => column,
             })
             .collect();
-        Lowered { node, slots, pending: None }
+        Lowered { node, slots, pending: None, carried }
     }
 
     /// Computes a pending window if one of `exprs` reads its columns.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use arrow::array::BooleanArray;
+use arrow::array::{ArrayRef, BooleanArray, StringArray, StringViewArray};
 use arrow::buffer::NullBuffer;
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
@@ -14,10 +14,10 @@ use super::super::metrics::SourceCounters;
 use super::batch_of;
 use super::watermark::{WatermarkRule, run};
 use crate::catalog::NullTime;
-use crate::connector::{Lines, SplitBatch, SplitReader};
+use crate::connector::{Lines, RejectedRow, SplitBatch, SplitReader};
 use crate::error::{Error, code};
 use crate::operator::evaluate::evaluate;
-use crate::plan::{ExprRef, SourceNode, SourceWatermark};
+use crate::plan::{ExprRef, LateOutput, PlanNode, SourceNode, SourceWatermark};
 use crate::stream::{RunningWatermark, StreamBatch, StreamElement, Watermark, event_times};
 
 /// What all splits of a source have in common.
@@ -26,12 +26,16 @@ pub(in super::super) struct SourceShape {
     output: Vec<ExprRef>,
     schema: SchemaRef,
     time: Option<(SourceWatermark, WatermarkRule)>,
+    /// Two more columns tell the table and the split of a row.
+    with_origin: bool,
+    /// The second output: rows that can't be read.
+    late: Option<Arc<LateOutput>>,
     pub(in super::super) counters: Arc<SourceCounters>,
 }
 
 impl SourceShape {
-    /// `schema` is that of the node's output.
-    pub(in super::super) fn try_new(node: &SourceNode, schema: &SchemaRef) -> Result<Self, Error> {
+    /// `plan_node` is the node of the source.
+    pub(in super::super) fn try_new(node: &SourceNode, plan_node: &PlanNode) -> Result<Self, Error> {
         let time = match &node.watermark {
             None => None,
             Some(spec) => {
@@ -45,8 +49,10 @@ impl SourceShape {
         Ok(Self {
             table: node.table.name.clone(),
             output: node.output.clone(),
-            schema: Arc::clone(schema),
+            schema: Arc::clone(&plan_node.schema),
             time,
+            with_origin: node.with_origin,
+            late: plan_node.late.clone(),
             counters: Arc::default(),
         })
     }
@@ -55,6 +61,14 @@ impl SourceShape {
     pub(in super::super) fn has_time(&self) -> bool {
         self.time.is_some()
     }
+}
+
+/// What was read of a split at once.
+pub(super) struct SplitRead {
+    /// Rows, then the watermark after them; at last `End`.
+    pub(super) elements: Vec<StreamElement>,
+    /// Rows that could not be read, in the columns of the source's second output.
+    pub(super) rejected: Option<StreamBatch>,
 }
 
 /// A split, and how far its event time has come.
@@ -75,8 +89,8 @@ impl SplitPipeline {
         self.reader.progress().1
     }
 
-    /// The next elements of the split: rows, then the watermark after them; at last `End`.
-    pub(super) fn next(&mut self) -> Result<Vec<StreamElement>, Error> {
+    /// What comes next of the split.
+    pub(super) fn next(&mut self) -> Result<SplitRead, Error> {
         let read = self.reader.next()?;
         let arrived = Instant::now();
         let bytes = self.reader.progress().0;
@@ -84,14 +98,37 @@ impl SplitPipeline {
         counters.bytes_read.fetch_add(bytes.saturating_sub(self.bytes_seen), Ordering::Relaxed);
         self.bytes_seen = bytes;
         let Some(SplitBatch { rows, lines, rejected }) = read else {
-            return Ok(vec![StreamElement::End]);
+            return Ok(SplitRead { elements: vec![StreamElement::End], rejected: None });
         };
         let total = (rows.num_rows() + rejected.len()) as u64;
         counters.rows_read.fetch_add(total, Ordering::Relaxed);
+        let kept = self.malformed(&rejected, arrived)?;
         if !rejected.is_empty() {
             counters.reject(self.reader.name(), rejected);
         }
-        self.prepare(rows, &lines, arrived)
+        Ok(SplitRead { elements: self.prepare(rows, &lines, arrived)?, rejected: kept })
+    }
+
+    /// Rows that could not be read, for the side table, where somebody wants them.
+    fn malformed(&self, rejected: &[RejectedRow], arrived: Instant) -> Result<Option<StreamBatch>, Error> {
+        let Some(late) = &self.shape.late else { return Ok(None) };
+        let texts: Vec<&str> = rejected.iter().filter(|row| row.keep).map(|row| row.text.as_str()).collect();
+        if texts.is_empty() {
+            return Ok(None);
+        }
+        let same = |text: &str| -> ArrayRef {
+            Arc::new(StringArray::from_iter_values(std::iter::repeat_n(text, texts.len())))
+        };
+        let columns = late.schema.fields().iter().map(|field| match field.name().as_str() {
+            "late_reason" => Ok(same("malformed")),
+            "late_operator" => Ok(same(&late.operator)),
+            "late_source" => Ok(same(&self.shape.table)),
+            "late_split" => Ok(same(self.reader.name())),
+            "late_text" => Ok(Arc::new(StringArray::from_iter_values(&texts)) as ArrayRef),
+            other => Err(Error::internal("source", format!("no column \"{other}\""))),
+        });
+        let rows = batch_of(&late.schema, columns.collect::<Result<_, _>>()?, texts.len())?;
+        Ok(Some(StreamBatch::inserts(rows, arrived)))
     }
 
     fn prepare(
@@ -142,7 +179,14 @@ impl SplitPipeline {
 
     fn output(&self, rows: &RecordBatch) -> Result<RecordBatch, Error> {
         let columns = self.shape.output.iter().map(|expr| evaluate(expr, rows));
-        let columns = columns.collect::<Result<_, _>>().map_err(|error| self.place(error))?;
+        let mut columns: Vec<ArrayRef> =
+            columns.collect::<Result<_, _>>().map_err(|error| self.place(error))?;
+        if self.shape.with_origin {
+            for name in [self.shape.table.as_str(), self.reader.name()] {
+                let names = std::iter::repeat_n(name, rows.num_rows());
+                columns.push(Arc::new(StringViewArray::from_iter_values(names)));
+            }
+        }
         batch_of(&self.shape.schema, columns, rows.num_rows())
     }
 

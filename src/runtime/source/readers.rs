@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex};
 
-use super::super::channel::{Signal, lock};
+use super::super::channel::{Sender, Signal, lock};
 use super::super::job::panic_text;
 use super::super::merge::{Inputs, Polled};
-use super::pipeline::SplitPipeline;
+use super::pipeline::{SplitPipeline, SplitRead};
 use crate::connector::CancelToken;
 use crate::error::Error;
 use crate::stream::StreamElement;
@@ -21,6 +21,8 @@ pub(in super::super) struct SplitInputs {
     at_hand: Vec<VecDeque<StreamElement>>,
     /// Without event time the splits are read one after another.
     in_turn: bool,
+    /// Where rows go that can't be read, if anywhere.
+    rejects: Option<Arc<Sender>>,
 }
 
 struct Shared {
@@ -41,7 +43,7 @@ struct Work {
 
 #[derive(Default)]
 struct Slot {
-    read: VecDeque<Result<Vec<StreamElement>, Error>>,
+    read: VecDeque<Result<SplitRead, Error>>,
     /// The split, while it has enough read ahead.
     resting: Option<SplitPipeline>,
 }
@@ -55,6 +57,7 @@ impl SplitInputs {
         task: &Arc<Signal>,
         cancel: &CancelToken,
         name: &str,
+        rejects: Option<Arc<Sender>>,
     ) -> Result<Self, Error> {
         let splits = pipelines.len();
         let mut work = Work::default();
@@ -81,7 +84,7 @@ impl SplitInputs {
                 .map_err(|error| Error::internal("runtime", error))?;
         }
         let at_hand = (0..splits).map(|_| VecDeque::new()).collect();
-        Ok(Self { shared, at_hand, in_turn })
+        Ok(Self { shared, at_hand, in_turn, rejects })
     }
 
     /// Lets the readers go on with a split that rests.
@@ -110,6 +113,10 @@ impl Inputs for SplitInputs {
             }
             read?
         };
+        if let (Some(rejects), Some(batch)) = (&self.rejects, read.rejected) {
+            rejects.send(StreamElement::Batch(batch));
+        }
+        let read = read.elements;
         if self.in_turn && read.iter().any(|element| matches!(element, StreamElement::End)) {
             let mut work = lock(&self.shared.work);
             self.wake(&mut work, input + 1);
@@ -148,7 +155,7 @@ fn read(shared: &Shared) {
         };
         let read = catch_unwind(AssertUnwindSafe(|| pipeline.next()))
             .unwrap_or_else(|panic| Err(Error::internal("source", panic_text(panic.as_ref()))));
-        let goes_on = matches!(&read, Ok(elements) if !matches!(elements.last(), Some(StreamElement::End)));
+        let goes_on = matches!(&read, Ok(read) if !matches!(read.elements.last(), Some(StreamElement::End)));
         {
             let mut work = lock(&shared.work);
             if work.closed {
