@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
-use support::{Answer, Step, difference, folders, run, same, says, trimmed};
+use support::{Answer, Step, folders, run, says, trimmed};
 use tidegate::Error;
 use tidegate::error::Phase;
 use tidegate::session::Session;
@@ -79,7 +79,9 @@ fn answer(script: &str, batch_rows: usize, parallelism: usize) -> Result<Result<
     match run(&mut session, "query.sql", script).into_iter().next() {
         Some(Step::Query(answer)) => Ok(answer),
         Some(Step::Failed(error)) => Ok(Err(error)),
-        Some(Step::Insert(_)) | None => Err("the script has no query at its end".into()),
+        Some(Step::Insert(Ok(summary))) => Err(format!("an insert of {} rows", summary.rows_out).into()),
+        Some(Step::Insert(Err(error))) => Ok(Err(error)),
+        None => Err("the script has no query at its end".into()),
     }
 }
 
@@ -180,6 +182,40 @@ fn same_rows(got: &[Value], expected: &[Value], ordered: bool) -> Result<(), Str
         return Err(format!("row {row} out of order: {}, expected {}", got[row], expected[row]));
     }
     Ok(())
+}
+
+/// Whether two values are the same: numbers to a relative 1e-12.
+fn same(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(one), Value::Number(other)) => {
+            if let (Some(one), Some(other)) = (one.as_i64(), other.as_i64()) {
+                return one == other;
+            }
+            let (Some(one), Some(other)) = (one.as_f64(), other.as_f64()) else { return false };
+            one == other || (one - other).abs() <= 1e-12 * one.abs().max(other.abs())
+        }
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same(one, other))
+        }
+        (Value::Object(one), Value::Object(other)) => {
+            one.len() == other.len()
+                && one.iter().all(|(key, value)| other.get(key).is_some_and(|other| same(value, other)))
+        }
+        _ => one == other,
+    }
+}
+
+/// What is in one list of rows and not in the other, by value; both empty if they hold the same.
+fn difference<'a>(got: &'a [Value], expected: &'a [Value]) -> (Vec<&'a Value>, Vec<&'a Value>) {
+    let mut missing: Vec<&Value> = expected.iter().collect();
+    let mut extra = Vec::new();
+    for row in got {
+        match missing.iter().position(|expected| same(row, expected)) {
+            Some(found) => drop(missing.swap_remove(found)),
+            None => extra.push(row),
+        }
+    }
+    (extra, missing)
 }
 
 fn columns(meta: &Value) -> Option<Vec<String>> {

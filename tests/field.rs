@@ -117,7 +117,8 @@ fn session(batch_rows: usize, parallelism: usize) -> Result<Session, Failed> {
 fn expectations(text: &str) -> Result<Vec<Expected>, Failed> {
     let block = |block: &str| {
         let mut lines = block.lines();
-        let (kind, rest) = lines.next().unwrap_or_default().split_once(' ').unwrap_or((block.trim(), ""));
+        let first = lines.next().unwrap_or_default();
+        let (kind, rest) = first.split_once(' ').unwrap_or((first, ""));
         match kind {
             "query" => {
                 let count = |word: &str| {
@@ -201,7 +202,8 @@ fn same(counts: &[(String, u64)], expected: &[String], answer: &Answer) -> Resul
     rows.sort();
     expected.sort();
     if rows != expected {
-        return Err(format!("rows\n  {}\nexpected\n  {}", rows.join("\n  "), expected.join("\n  ")));
+        let (rows, expected) = (rows.join("\n  "), expected.join("\n  "));
+        return Err(format!("rows of {:?}\n  {rows}\nexpected\n  {expected}", answer.columns));
     }
     Ok(())
 }

@@ -124,6 +124,11 @@ fn from_text(kind: Kind, text: &str) -> Error {
         let name = text.rsplit(' ').next().unwrap_or_default().trim_matches(['"', '\'', '.']);
         return ambiguous(name.rsplit('.').next().unwrap_or(name));
     }
+    if text.contains("unique expression names") {
+        let name = between(&text, "expression \"", "\"").map_or("?", unqualified);
+        return Error::plan(code::AMBIGUOUS_COLUMN, format!("the result has two columns \"{name}\""))
+            .hint(format!("Give one of them another name, such as {name} AS {name}2."));
+    }
     if let Some(call) = between(&text, "given name and argument types '", "'") {
         let call = with_sql_types(call);
         let (name, arguments) = call.split_once('(').unwrap_or((&call, ")"));

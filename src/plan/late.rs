@@ -27,13 +27,14 @@ pub const LATE_COLUMNS: [&str; 9] = [
     "late_text",
 ];
 
-/// Their types, for a time attribute of type `time`. All may be NULL.
-pub(super) fn late_columns(time: &DataType) -> Vec<Field> {
+/// Their types, for a time attribute of type `time` and windows with bounds of type `bound`. All may
+/// be NULL.
+pub(super) fn late_columns(time: &DataType, bound: &DataType) -> Vec<Field> {
     let types = [
         DataType::Utf8,
         DataType::Utf8,
-        time.clone(),
-        time.clone(),
+        bound.clone(),
+        bound.clone(),
         time.clone(),
         DataType::Interval(IntervalUnit::MonthDayNano),
         DataType::Utf8,

@@ -97,6 +97,7 @@ struct Draft {
     rejects: Option<Arc<Sender>>,
     /// The table, if the task writes late rows.
     late_table: Option<String>,
+    reads_table: bool,
 }
 
 /// The subtasks of a node, all alike.
@@ -319,6 +320,7 @@ impl Builder<'_> {
         draft.signal = signal;
         draft.markers = self.markers(id);
         draft.rejects = rejects;
+        draft.reads_table = true;
         Ok(draft)
     }
 
@@ -339,6 +341,7 @@ impl Builder<'_> {
             markers: None,
             rejects: None,
             late_table: None,
+            reads_table: false,
         }
     }
 
@@ -364,10 +367,10 @@ impl Builder<'_> {
         name: &str,
     ) -> Result<Draft, Error> {
         let mut stage = stage;
-        if stage.len() == 1 {
-            if let Some(only) = stage.pop() {
-                return Ok(only);
-            }
+        if stage.len() == 1
+            && let Some(only) = stage.pop()
+        {
+            return Ok(only);
         }
         let signal = Arc::new(Signal::default());
         let receivers = stage.into_iter().map(|draft| self.connect(draft, &signal)).collect();
@@ -415,6 +418,7 @@ impl Builder<'_> {
             markers: draft.markers,
             rejects: draft.rejects,
             late_table: draft.late_table,
+            reads_table: draft.reads_table,
             flush_interval: self.options.buffer_timeout.max(Duration::from_millis(1)),
         });
     }

@@ -255,8 +255,7 @@ fn summarise(sources: &[SourceHandle], reports: Vec<(String, TaskReport)>, wall:
         future: 0,
         malformed: count(|source| source.counters.malformed.load(Ordering::Relaxed)),
         filtered: 0,
-        // Downstream tasks may miss the last ones before the end; those that read the sources see all.
-        watermark: reports.iter().filter_map(|report| report.watermark).max(),
+        watermark: reports.iter().filter_map(|report| report.watermark).min(),
         wall,
         latency: all_arrived(&reports).summary(),
         rejected_samples: sources.iter().flat_map(|source| source.counters.samples()).collect(),

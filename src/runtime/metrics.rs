@@ -86,7 +86,7 @@ pub(super) struct TaskTimes {
 pub(super) struct TaskReport {
     pub(super) operators: Vec<OperatorReport>,
     pub(super) times: TaskTimes,
-    /// The last watermark before the end of the input.
+    /// The last watermark before the end of the input, if it reads a table.
     pub(super) watermark: Option<Watermark>,
     /// Markers that came to a sink.
     pub(super) arrived: Option<LatencyRecorder>,

@@ -98,6 +98,8 @@ pub(super) struct Task {
     pub(super) chain: Vec<Link>,
     pub(super) end: End,
     pub(super) markers: Option<Markers>,
+    /// Its input is a table, not other tasks: its watermarks are those that the rows gave.
+    pub(super) reads_table: bool,
     pub(super) flush_interval: Duration,
     /// Where rows go that the task's source can't read, if anywhere.
     pub(super) rejects: Option<Arc<Sender>>,
@@ -121,10 +123,11 @@ impl Task {
             self.emit_marker()?;
             match self.input.next()? {
                 Merged::Element(element) => {
-                    if let StreamElement::Watermark(reached) = element {
-                        if reached < Watermark::MAX {
-                            watermark = Some(reached);
-                        }
+                    if let StreamElement::Watermark(reached) = element
+                        && self.reads_table
+                        && reached < Watermark::MAX
+                    {
+                        watermark = Some(reached);
                     }
                     let is_batch = matches!(element, StreamElement::Batch(_));
                     feed(&mut self.chain, &mut self.end, element)?;

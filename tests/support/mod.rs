@@ -16,17 +16,17 @@ use tidegate::runtime::JobSummary;
 use tidegate::session::{Outcome, Session};
 
 /// What a query gave.
-pub struct Answer {
+pub(crate) struct Answer {
     /// Names of its columns.
-    pub columns: Vec<String>,
+    pub(crate) columns: Vec<String>,
     /// Its rows in order: row kind, then the row as an object.
-    pub rows: Vec<(&'static str, Value)>,
+    pub(crate) rows: Vec<(&'static str, Value)>,
     /// The summary at its end.
-    pub summary: JobSummary,
+    pub(crate) summary: JobSummary,
 }
 
 /// What a statement came to that gives or writes rows.
-pub enum Step {
+pub(crate) enum Step {
     /// A query.
     Query(Result<Answer, Error>),
     /// An insert.
@@ -36,7 +36,7 @@ pub enum Step {
 }
 
 /// Runs a script statement by statement; an error does not end it.
-pub fn run(session: &mut Session, name: &str, script: &str) -> Vec<Step> {
+pub(crate) fn run(session: &mut Session, name: &str, script: &str) -> Vec<Step> {
     let statements = match session.parse(name, script) {
         Ok(statements) => statements,
         Err(error) => return vec![Step::Failed(error)],
@@ -169,7 +169,7 @@ fn timestamp(column: &ArrayRef, row: usize, unit: TimeUnit, zoned: bool) -> Stri
 }
 
 /// Without zeros at the end of a fraction.
-pub fn trimmed(number: &str) -> String {
+pub(crate) fn trimmed(number: &str) -> String {
     if number.contains('.') {
         number.trim_end_matches('0').trim_end_matches('.').to_owned()
     } else {
@@ -181,42 +181,8 @@ fn trimmed_time(text: &str) -> String {
     if text.len() > 8 && text.as_bytes()[2] == b':' { trimmed(text) } else { text.to_owned() }
 }
 
-/// Whether two values are the same: numbers to a relative 1e-12.
-pub fn same(one: &Value, other: &Value) -> bool {
-    match (one, other) {
-        (Value::Number(one), Value::Number(other)) => {
-            if let (Some(one), Some(other)) = (one.as_i64(), other.as_i64()) {
-                return one == other;
-            }
-            let (Some(one), Some(other)) = (one.as_f64(), other.as_f64()) else { return false };
-            one == other || (one - other).abs() <= 1e-12 * one.abs().max(other.abs())
-        }
-        (Value::Array(one), Value::Array(other)) => {
-            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same(one, other))
-        }
-        (Value::Object(one), Value::Object(other)) => {
-            one.len() == other.len()
-                && one.iter().all(|(key, value)| other.get(key).is_some_and(|other| same(value, other)))
-        }
-        _ => one == other,
-    }
-}
-
-/// What is in one list of rows and not in the other, by value; both empty if they hold the same.
-pub fn difference<'a>(got: &'a [Value], expected: &'a [Value]) -> (Vec<&'a Value>, Vec<&'a Value>) {
-    let mut missing: Vec<&Value> = expected.iter().collect();
-    let mut extra = Vec::new();
-    for row in got {
-        match missing.iter().position(|expected| same(row, expected)) {
-            Some(found) => drop(missing.swap_remove(found)),
-            None => extra.push(row),
-        }
-    }
-    (extra, missing)
-}
-
 /// Whether an error says all of these words, in its message or its hint.
-pub fn says(error: &Error, words: &[String]) -> Result<(), String> {
+pub(crate) fn says(error: &Error, words: &[String]) -> Result<(), String> {
     let text = format!("{} {}", error.message(), error.hint_text().unwrap_or_default()).to_lowercase();
     match words.iter().find(|word| !text.contains(&word.to_lowercase())) {
         None => Ok(()),
@@ -225,7 +191,7 @@ pub fn says(error: &Error, words: &[String]) -> Result<(), String> {
 }
 
 /// The subfolders, by name.
-pub fn folders(folder: &Path) -> Vec<String> {
+pub(crate) fn folders(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir(folder)
         .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
         .map(|entry| entry.expect("the folder can be read"))

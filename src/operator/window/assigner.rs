@@ -82,7 +82,7 @@ impl Assigner {
             size_us,
             offset_us: spec.offset_us,
             unit_us: spec.unit.us(),
-            zone: spec.zone.map(ZoneClock::new),
+            zone: spec.zone.and_then(ZoneClock::unless_utc),
         })
     }
 
@@ -94,7 +94,7 @@ impl Assigner {
             size_us: 1,
             offset_us: 0,
             unit_us,
-            zone: zone.map(ZoneClock::new),
+            zone: zone.and_then(ZoneClock::unless_utc),
         }
     }
 

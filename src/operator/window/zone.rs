@@ -22,6 +22,11 @@ impl ZoneClock {
         Self { zone, stretch: None }
     }
 
+    /// The clock of a zone that is not UTC, whose wall clock shows the instant itself.
+    pub(crate) fn unless_utc(zone: Tz) -> Option<Self> {
+        (zone != Tz::UTC).then(|| Self::new(zone))
+    }
+
     /// What the clock on the wall shows at `instant`.
     pub(crate) fn local(&mut self, instant: EventTime) -> i64 {
         let start = instant.div_euclid(STRETCH_US).saturating_mul(STRETCH_US);

@@ -4,9 +4,10 @@
 
 use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
-    CaseWhen, CastKind, CeilFloorKind, CharacterLength, DataType, DateTimeField, ExactNumberInfo, Expr,
-    Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList, FunctionArguments,
-    Ident, NullTreatment, ObjectName, ObjectNamePart, TimezoneInfo, UnaryOperator, Value, ValueWithSpan,
+    BinaryOperator, CaseWhen, CastKind, CeilFloorKind, CharacterLength, DataType, DateTimeField,
+    ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
+    FunctionArgumentList, FunctionArguments, Ident, Interval, NullTreatment, ObjectName, ObjectNamePart,
+    TimezoneInfo, UnaryOperator, Value, ValueWithSpan,
 };
 use sqlparser::tokenizer::Span;
 
@@ -21,6 +22,29 @@ pub(crate) fn rewrite_expr(expr: &mut Expr) {
     if let Some(rewritten) = rewritten(expr) {
         *expr = rewritten;
     }
+}
+
+/// A literal interval times a literal number, as one interval; DataFusion does not multiply them.
+fn multiplied(interval: &Expr, factor: &Expr) -> Option<Expr> {
+    let (Expr::Interval(interval), Expr::Value(ValueWithSpan { value: Value::Number(factor, _), .. })) =
+        (interval, factor)
+    else {
+        return None;
+    };
+    let Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(size), span }) = interval.value.as_ref()
+    else {
+        return None;
+    };
+    if interval.leading_field.is_none() || interval.last_field.is_some() {
+        return None;
+    }
+    let product = match (size.trim().parse::<i64>(), factor.parse::<i64>()) {
+        (Ok(size), Ok(factor)) => size.checked_mul(factor)?.to_string(),
+        _ => (size.trim().parse::<f64>().ok()? * factor.parse::<f64>().ok()?).to_string(),
+    };
+    let value = Value::SingleQuotedString(product);
+    let value = Box::new(Expr::Value(ValueWithSpan { value, span: *span }));
+    Some(Expr::Interval(Interval { value, ..interval.clone() }))
 }
 
 /// What takes the place of an expression; `None`: it stays, perhaps changed in place.
@@ -58,6 +82,9 @@ fn rewritten(expr: &mut Expr) -> Option<Expr> {
             rewrite_cast(kind, expr, data_type)
         }
         Expr::Function(function) => rewrite_function(function),
+        Expr::BinaryOp { left, op: BinaryOperator::Multiply, right } => {
+            multiplied(left, right).or_else(|| multiplied(right, left))
+        }
         _ => None,
     }
 }
@@ -277,7 +304,7 @@ fn rewrite_function(function: &mut Function) -> Option<Expr> {
             let nested = |expr| Box::new(Expr::Nested(Box::new(expr)));
             Some(Expr::Nested(Box::new(Expr::BinaryOp {
                 left: nested(left),
-                op: sqlparser::ast::BinaryOperator::Modulo,
+                op: BinaryOperator::Modulo,
                 right: nested(right),
             })))
         }
@@ -440,6 +467,9 @@ mod tests {
             ("IF(i > 0, 'a', FLOOR(ts TO DAY))", "CASE WHEN i > 0 THEN 'a' ELSE floor_to(ts, 'DAY') END"),
             ("2 * MOD(i + 1, 3)", "2 * ((i + 1) % (3))"),
             ("LISTAGG(k)", "LISTAGG(k, ',')"),
+            ("a - INTERVAL '5' SECOND * 2", "a - INTERVAL '10' SECOND"),
+            ("0.5 * INTERVAL '5' SECOND", "INTERVAL '2.5' SECOND"),
+            ("x * INTERVAL '5' SECOND", "x * INTERVAL '5' SECOND"),
             ("LISTAGG(k, '|')", "LISTAGG(k, '|')"),
             ("TIMESTAMPADD(MONTH, 1, ts)", "TIMESTAMPADD('MONTH', 1, ts)"),
             ("TIMESTAMPDIFF(SECOND, a, b)", "TIMESTAMPDIFF('SECOND', a, b)"),

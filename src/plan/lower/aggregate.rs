@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
+use chrono_tz::Tz;
 use datafusion_common::{DFSchema, ScalarValue};
 use datafusion_expr::{Aggregate, Expr, Filter, LogicalPlan};
 use datafusion_physical_expr::expressions::{case, lit};
@@ -138,16 +139,18 @@ impl Lowering<'_> {
         }
         self.check_late_windows(&input, grouped.window)?;
         let key_columns = self.key_columns(&keys, grouping, schema, &mut input)?;
-        let (source, data_type) = match input.pending.take() {
+        let (source, data_type, zone) = match input.pending.take() {
             Some(Pending { window, time, data_type }) => {
-                (WindowSource::Assign { time, window: window.spec }, data_type)
+                (WindowSource::Assign { time, window: window.spec }, data_type, window.spec.zone)
             }
             None => self.attached(input.node, grouped.window)?,
         };
         let sets = grouping.masks(&keys);
         input.node = self.exchange(input.node, &key_columns, sets.as_deref(), above.order);
-        let mut fields: Vec<Field> =
-            Part::ALL.iter().map(|part| Field::new(part.name(), data_type.clone(), false)).collect();
+        let mut fields: Vec<Field> = Part::ALL
+            .iter()
+            .map(|part| Field::new(part.name(), part.data_type(&data_type, zone), false))
+            .collect();
         let mut roles: Vec<Role> = Part::ALL.iter().map(|part| Role::Bound(*part, grouped.window)).collect();
         let mut slots = vec![Slot::Column(0); grouping.exprs.len()];
         for (index, part) in grouped.parts.iter().enumerate() {
@@ -246,7 +249,7 @@ impl Lowering<'_> {
     }
 
     /// The bounds that rows carry with them.
-    fn attached(&self, node: NodeId, window: Window) -> Result<(WindowSource, DataType), Error> {
+    fn attached(&self, node: NodeId, window: Window) -> Result<(WindowSource, DataType, Option<Tz>), Error> {
         let find = |wanted: Part| {
             self.roles[node].iter().position(
                 |role| matches!(role, Role::Bound(part, other) if *part == wanted && other.id == window.id),
@@ -254,11 +257,10 @@ impl Lowering<'_> {
         };
         match (find(Part::Start), find(Part::End)) {
             (Some(start), Some(end)) => {
-                let data_type = self.schema(node).field(start).data_type().clone();
-                Ok((
-                    WindowSource::Attached { start, end, unit: window.spec.unit, zone: window.spec.zone },
-                    data_type,
-                ))
+                let time = find(Part::Time).unwrap_or(start);
+                let data_type = self.schema(node).field(time).data_type().clone();
+                let (unit, zone) = (window.spec.unit, window.spec.zone);
+                Ok((WindowSource::Attached { start, end, unit, zone }, data_type, zone))
             }
             (start, _) => {
                 let missing = if start.is_some() { Part::End } else { Part::Start };
@@ -366,12 +368,12 @@ impl Lowering<'_> {
             stream,
         );
         if bounds > 0 && self.late.is_open() {
-            let time_type = self.schema(node).field(0).data_type().clone();
+            let bounds = Part::ALL.map(|part| self.schema(node).field(part as usize).data_type().clone());
             let columns = match input.carried.columns.is_empty() {
                 true => named_columns(aggregate.input.schema(), &input.slots),
                 false => input.carried.columns.clone(),
             };
-            self.add_late_output(node, &input.carried, &columns, &time_type, true);
+            self.add_late_output(node, &input.carried, &columns, [&bounds[2], &bounds[1]], true);
         }
         match wanted {
             Some(wanted) => self.renumber(node, id_column, &grouping.ids(keys), &wanted),

@@ -108,13 +108,14 @@ impl Lowering<'_> {
         .hint("Put it at the end of a query block that groups by a window or sorts by a time attribute."))
     }
 
-    /// Gives the node a second output with these columns of its input.
+    /// Gives the node a second output with these columns of its input. `time` and `bound`: the types
+    /// of the time attribute and of the bounds of windows.
     pub(super) fn add_late_output(
         &mut self,
         node: NodeId,
         carried: &Carried,
         columns: &[(String, usize)],
-        time_type: &DataType,
+        [time, bound]: [&DataType; 2],
         is_time_operator: bool,
     ) {
         let Some(open) = self.late.open.last().copied() else { return };
@@ -122,7 +123,7 @@ impl Lowering<'_> {
         let field =
             |(name, index): &(String, usize)| Field::new(name, input.field(*index).data_type().clone(), true);
         let mut fields: Vec<Field> = columns.iter().map(field).collect();
-        let known = late_columns(time_type);
+        let known = late_columns(time, bound);
         fields.extend(known.into_iter().filter(|field| field.name() != "late_text"));
         let output = LateOutput {
             table: String::new(),
@@ -314,10 +315,15 @@ impl Lowering<'_> {
         let is_late = |name: &str| LATE_COLUMNS.contains(&name);
         let mut columns: Vec<Column> = Vec::new();
         let mut time = DataType::Timestamp(arrow::datatypes::TimeUnit::Millisecond, None);
+        let mut bound = time.clone();
         for output in outputs {
             let (users, own) = output.schema.fields().split_at(output.columns.len());
-            if let Some(field) = own.iter().find(|field| field.name() == "late_watermark") {
-                time = field.data_type().clone();
+            for field in own {
+                match field.name().as_str() {
+                    "late_watermark" => time = field.data_type().clone(),
+                    "late_window_end" => bound = field.data_type().clone(),
+                    _ => {}
+                }
             }
             for (position, field) in users.iter().enumerate() {
                 let is_twice = users[..position].iter().any(|other| other.name() == field.name());
@@ -331,7 +337,7 @@ impl Lowering<'_> {
                 }
             }
         }
-        columns.extend(late_columns(&time).iter().map(column_of));
+        columns.extend(late_columns(&time, &bound).iter().map(column_of));
         let rows = self.session.side_table_rows.to_string();
         let options = [("connector", "memory"), ("name", name), ("max-rows", rows.as_str())];
         Ok(Table {

@@ -22,6 +22,7 @@ mod window;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
+use chrono_tz::Tz;
 use datafusion_expr::LogicalPlan;
 
 use self::late::{Carried, Late};
@@ -103,6 +104,17 @@ impl Part {
             Self::Start => "window_start",
             Self::End => "window_end",
             Self::Time => "window_time",
+        }
+    }
+
+    /// Its type, where `time` is that of the time attribute: bounds that a zone's wall clock cut are
+    /// what that clock shows, so they have no zone.
+    fn data_type(self, time: &DataType, zone: Option<Tz>) -> DataType {
+        match (self, time) {
+            (Self::Start | Self::End, DataType::Timestamp(unit, Some(_))) if zone.is_some() => {
+                DataType::Timestamp(*unit, None)
+            }
+            _ => time.clone(),
         }
     }
 }

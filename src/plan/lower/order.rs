@@ -58,7 +58,7 @@ impl Lowering<'_> {
         input.node = self.push(operation, vec![below], schema, roles, stream);
         if let Some(time_type) = late {
             let columns = named_columns(sort.input.schema(), &input.slots);
-            self.add_late_output(input.node, &input.carried, &columns, &time_type, true);
+            self.add_late_output(input.node, &input.carried, &columns, [&time_type, &time_type], true);
         }
         Ok(input)
     }

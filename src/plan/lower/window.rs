@@ -51,7 +51,8 @@ impl Lowering<'_> {
         let mut fields: Vec<Arc<Field>> = given.fields().to_vec();
         let mut roles = self.roles[node].clone();
         for part in Part::ALL {
-            fields.push(Arc::new(Field::new(part.name(), pending.data_type.clone(), false)));
+            let data_type = part.data_type(&pending.data_type, pending.window.spec.zone);
+            fields.push(Arc::new(Field::new(part.name(), data_type, false)));
             roles.push(Role::Bound(part, pending.window));
         }
         let operation =
@@ -60,7 +61,9 @@ impl Lowering<'_> {
         stream.key = None;
         let node = self.push(operation, vec![node], Arc::new(Schema::new(fields)), roles, stream);
         if !carried.columns.is_empty() {
-            self.add_late_output(node, &carried, &carried.columns, &pending.data_type, false);
+            let bound = Part::End.data_type(&pending.data_type, pending.window.spec.zone);
+            let types = [&pending.data_type, &bound];
+            self.add_late_output(node, &carried, &carried.columns, types, false);
         }
         let slots = slots
             .into_iter()

@@ -52,7 +52,10 @@ pub(in crate::plan) fn bind_window(
     let data_type = input.schema().field_from_column(&time).map_err(from_datafusion)?.data_type().clone();
     let unit = time_unit(function, &time_text, &data_type).map_err(|error| error.at(time_span))?;
     let (kind, offset_us) = window_kind(function, &mut args, unit, span, context)?;
-    let zone = args.zone.take().map(|zone| zone_argument(function, &zone, &data_type)).transpose()?;
+    let zone = match args.zone.take() {
+        Some(zone) => Some(zone_argument(function, &zone, &data_type)?),
+        None => session_zone(&data_type),
+    };
     if function == WindowFunction::Session {
         return Err(Error::plan(code::NOT_SUPPORTED, "SESSION windows can't run yet")
             .at(span)
@@ -321,6 +324,15 @@ fn multiple(
         format!("Use a {step_name} that divides {size_text}.")
     };
     Err(Error::plan(code::WINDOW_NOT_MULTIPLE, message).at(step.span).hint(hint))
+}
+
+/// The zone whose wall clock cuts windows of instants where the query names none: the session's,
+/// which the type carries. Windows of a TIMESTAMP are cut by the clock that it shows.
+fn session_zone(data_type: &DataType) -> Option<Tz> {
+    match data_type {
+        DataType::Timestamp(_, Some(zone)) => Some(zone.parse().unwrap_or(Tz::UTC)),
+        _ => None,
+    }
 }
 
 fn zone_argument(function: WindowFunction, zone: &ast::Expr, data_type: &DataType) -> Result<Tz, Error> {

@@ -6,7 +6,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::datatypes::Field;
+use arrow::datatypes::{DataType, Field};
 use datafusion_common::{Column, DFSchema, DFSchemaRef, DataFusionError, ExprSchema, Result as DfResult};
 use datafusion_expr::{Expr, LogicalPlan, UserDefinedLogicalNodeCore};
 
@@ -69,7 +69,14 @@ impl WindowNode {
         let mut fields: Vec<_> =
             input.schema().iter().map(|(qualifier, field)| (qualifier.cloned(), Arc::clone(field))).collect();
         for name in WINDOW_COLUMNS {
-            fields.push((None, Arc::new(Field::new(name, data_type.clone(), false))));
+            // Bounds that a zone's wall clock cut are what that clock shows, so they have no zone.
+            let data_type = match &data_type {
+                DataType::Timestamp(unit, Some(_)) if spec.zone.is_some() && name != WINDOW_COLUMNS[2] => {
+                    DataType::Timestamp(*unit, None)
+                }
+                other => other.clone(),
+            };
+            fields.push((None, Arc::new(Field::new(name, data_type, false))));
         }
         let schema = DFSchema::new_with_metadata(fields, input.schema().inner().metadata().clone())?;
         Ok(Self { id, input, time, spec, call, keeps_all: false, schema: Arc::new(schema) })

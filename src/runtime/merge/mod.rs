@@ -260,10 +260,10 @@ impl<I: Inputs> Merge<I> {
 
     fn join(&self, segments: Vec<(usize, StreamBatch)>) -> Result<StreamBatch, Error> {
         let mut segments = segments;
-        if segments.len() == 1 {
-            if let Some((_, batch)) = segments.pop() {
-                return self.relabel(batch);
-            }
+        if segments.len() == 1
+            && let Some((_, batch)) = segments.pop()
+        {
+            return self.relabel(batch);
         }
         let rows: usize = segments.iter().map(|(_, batch)| batch.num_rows()).sum();
         let mut running = Some(Vec::with_capacity(rows));

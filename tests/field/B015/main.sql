@@ -5,5 +5,5 @@ CREATE TABLE t (
   WATERMARK FOR ts AS ts
 ) WITH ('connector'='filesystem', 'path'='in.json', 'format'='json');
 SELECT window_start, window_end, COUNT(*) AS c, SUM(v) AS s
-FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR, ZONE => 'America/New_York'))
+FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR))
 GROUP BY window_start, window_end;

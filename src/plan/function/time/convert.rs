@@ -14,7 +14,7 @@ use datafusion_common::cast::as_string_array;
 use datafusion_common::{Result, exec_err, plan_err};
 use datafusion_expr::ScalarUDF;
 
-use super::super::scalar::{Arguments, Function, SESSION_ZONE, string};
+use super::super::scalar::{Arguments, Function, ReturnType, SESSION_ZONE, string};
 use super::pattern::{Pattern, read_sql_time};
 use super::wall_clock::{WallClock, from_naive, instant, zone as find_zone};
 
@@ -42,12 +42,12 @@ pub(in crate::plan::function) const CAST_TIMESTAMP_LTZ: [&str; 6] = [
 
 /// The functions with their names; `zone` is the session's time zone.
 pub(super) fn all(zone: &str) -> Vec<(&'static str, Arc<ScalarUDF>)> {
-    const UNITS: [fn(&[DataType]) -> Result<DataType>; 3] = [
+    const UNITS: [ReturnType; 3] = [
         |_| Ok(DataType::Timestamp(TimeUnit::Millisecond, None)),
         |_| Ok(DataType::Timestamp(TimeUnit::Microsecond, None)),
         |_| Ok(DataType::Timestamp(TimeUnit::Nanosecond, None)),
     ];
-    const LTZ_UNITS: [fn(&[DataType]) -> Result<DataType>; 3] = [
+    const LTZ_UNITS: [ReturnType; 3] = [
         |_| Ok(DataType::Timestamp(TimeUnit::Millisecond, Some(SESSION_ZONE.into()))),
         |_| Ok(DataType::Timestamp(TimeUnit::Microsecond, Some(SESSION_ZONE.into()))),
         |_| Ok(DataType::Timestamp(TimeUnit::Nanosecond, Some(SESSION_ZONE.into()))),

@@ -9,7 +9,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, TimeUnit};
 use chrono::{Datelike, NaiveDateTime, Timelike, Utc};
 use datafusion_common::{Result, internal_err, not_impl_err};
-use datafusion_expr::{ScalarUDF, Volatility};
+use datafusion_expr::ScalarUDF;
 
 use super::super::scalar::{Arguments, Function, SESSION_ZONE};
 use super::wall_clock::{from_naive, local, zone};
@@ -32,9 +32,6 @@ pub(super) fn all(zone: &str) -> Vec<(&'static str, Arc<ScalarUDF>)> {
         make("localtime", |_| Ok(DataType::Time32(TimeUnit::Millisecond)), time_of_day),
     ]
 }
-
-/// Whether a function's answer changes from call to call.
-pub(super) const VOLATILITY: Volatility = Volatility::Volatile;
 
 fn instant_type() -> DataType {
     DataType::Timestamp(TimeUnit::Millisecond, Some(SESSION_ZONE.into()))
@@ -78,6 +75,7 @@ fn time_of_day(args: &Arguments<'_>) -> Result<ArrayRef> {
 #[cfg(test)]
 mod tests {
     use datafusion_common::ScalarValue;
+    use datafusion_expr::Volatility;
 
     use super::super::super::tests::{one, registry_in};
     use super::*;
@@ -92,7 +90,7 @@ mod tests {
         assert_eq!(zone.as_ref(), "UTC");
         let registry = registry_in("Asia/Shanghai");
         let function = &registry.scalars["now"];
-        assert_eq!(function.signature().volatility, VOLATILITY);
+        assert_eq!(function.signature().volatility, Volatility::Volatile);
         assert_eq!(
             function.inner().return_type(&[]).unwrap(),
             DataType::Timestamp(TimeUnit::Millisecond, Some("Asia/Shanghai".into()))
