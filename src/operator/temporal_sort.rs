@@ -267,6 +267,52 @@ mod tests {
     }
 
     #[test]
+    fn late_rows_and_rows_without_time_are_given() {
+        let mut node = plan_node(
+            Operation::TemporalSort(TemporalSortNode { time: 0, unit: TimeUnit::Millisecond, rest: vec![] }),
+            input(),
+        );
+        let time = input().field(0).data_type().clone();
+        let mut fields = vec![Arc::clone(&input().fields()[2])];
+        fields.extend(crate::plan::late_fields(&time, &time)[..6].iter().cloned().map(Arc::new));
+        node.late = Some(Arc::new(crate::plan::LateOutput {
+            table: "side".into(),
+            operator: "TemporalSort".into(),
+            columns: vec![2],
+            source: None,
+            split: None,
+            schema: Arc::new(arrow::datatypes::Schema::new(fields)),
+        }));
+        // At watermark 6 the rows up to 6 have gone out: 4.5 and 5 are late by 1.5 s and 1 s.
+        let mut all = rows(&FLINK);
+        all.insert(10, (None, None, Some(99)));
+        let before = running(&all, 3_000);
+        for cut in 1..=all.len() {
+            let (mut sort, mut out) = (create(&node, &input()).unwrap(), Output::default());
+            let mut given = Vec::new();
+            for from in (0..all.len()).step_by(cut) {
+                let to = all.len().min(from + cut);
+                sort.process_batch(stream_batch(&all[from..to], &before[from..to]), &mut out).unwrap();
+                for batch in out.drain_late() {
+                    given.extend(crate::operator::testing::lines(&batch.rows));
+                }
+            }
+            let watermark = crate::operator::testing::stamp(6_000);
+            let line = |value: i64, reason: &str, by: &str| {
+                format!("{value},{reason},TemporalSort,NULL,NULL,{watermark},{by}")
+            };
+            let expected = [
+                line(10, "late", "1.500000000 secs"),
+                line(11, "late", "1.000000000 secs"),
+                line(99, "null_time", "NULL"),
+            ];
+            let mut given = given;
+            given.sort();
+            assert_eq!(given, expected, "batches of {cut}");
+        }
+    }
+
+    #[test]
     fn equal_times_go_by_the_further_keys_then_by_arrival() {
         let rest = || vec![SortKey { expr: column(2), descending: true, nulls_first: false }];
         let rows: Vec<Row> = vec![

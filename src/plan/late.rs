@@ -29,7 +29,7 @@ pub const LATE_COLUMNS: [&str; 9] = [
 
 /// Their types, for a time attribute of type `time` and windows with bounds of type `bound`. All may
 /// be NULL.
-pub(super) fn late_columns(time: &DataType, bound: &DataType) -> Vec<Field> {
+pub(crate) fn late_columns(time: &DataType, bound: &DataType) -> Vec<Field> {
     let types = [
         DataType::Utf8,
         DataType::Utf8,

@@ -43,6 +43,8 @@ use crate::sql::{self, Statement};
 
 pub use bind::sql_type_name;
 pub use late::LATE_COLUMNS;
+#[cfg(test)]
+pub(crate) use late::late_columns as late_fields;
 pub use local_schema::{grouping_id, grouping_id_type, local_schema};
 pub use stream_plan::*;
 

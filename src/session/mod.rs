@@ -4,6 +4,8 @@
 
 mod describe;
 mod job;
+#[cfg(test)]
+mod late_tests;
 mod names;
 mod settings;
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod edges;
 mod functions;
+mod late;
 mod property;
 mod zones;
 
