@@ -388,14 +388,14 @@ fn check_columns(table: &Table, columns: &[Column], outputs: &[Arc<LateOutput>])
         return Ok(());
     }
     let mut known: Vec<&str> = Vec::new();
-    for field in outputs.iter().flat_map(|output| output.schema.fields()) {
-        if !known.contains(&field.name().as_str()) {
-            known.push(field.name());
+    for output in outputs {
+        for field in &output.schema.fields()[..output.columns.len()] {
+            if !known.contains(&field.name().as_str()) {
+                known.push(field.name());
+            }
         }
     }
-    if !known.contains(&"late_text") {
-        known.push("late_text");
-    }
+    known.extend(LATE_COLUMNS);
     let message = format!("the late rows lack {} of \"{}\"", missing.join(", "), table.name);
     Err(Error::plan(code::SINK_MISMATCH, message)
         .hint(format!("Use columns that late rows have: {}.", known.join(", "))))
