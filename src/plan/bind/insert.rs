@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion_common::ScalarValue;
-use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, lit};
+use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
 use sqlparser::ast::Ident;
 
 use super::{Session, bind_query, find_relation, single_name, unknown_relation};
 use crate::catalog::{Column, ColumnKind, Relation, Table};
 use crate::error::{Error, Span, code};
 use crate::plan::diagnose::{from_datafusion, from_sql_span, with_names};
+use crate::plan::function::FunctionRegistry;
 use crate::plan::rewrite::analyze;
 use crate::plan::sql_type_name;
 use crate::sql::Insert;
@@ -42,7 +43,7 @@ pub(in crate::plan) fn bind_insert(
     let writable: Vec<&Column> = table.columns.iter().filter(|column| is_writable(&column.kind)).collect();
     let targets = targets(insert, &writable, &table)?;
     let plan = analyze(session, bind_query(session, &insert.query)?)?;
-    let plan = project(plan, &targets, &writable, &table, span)?;
+    let plan = project(plan, &targets, &writable, &table, span, &session.functions)?;
     Ok((plan, table))
 }
 
@@ -98,6 +99,7 @@ fn project(
     writable: &[&Column],
     table: &Table,
     span: Option<Span>,
+    functions: &FunctionRegistry,
 ) -> Result<LogicalPlan, Error> {
     let given = plan.schema().columns();
     if given.len() != targets.len() {
@@ -119,7 +121,7 @@ fn project(
             Some(source) => {
                 let (_, field) = plan.schema().qualified_field(source);
                 let expr = Expr::Column(given[source].clone());
-                coerce(expr, field.name(), field.data_type(), column, table)
+                coerce(expr, field.name(), field.data_type(), column, table, functions)
                     .map_err(|error| error.at(span))?
             }
             None if !column.nullable => {
@@ -139,12 +141,19 @@ fn project(
         .map_err(from_datafusion)
 }
 
-fn coerce(expr: Expr, name: &str, from: &DataType, column: &Column, table: &Table) -> Result<Expr, Error> {
+fn coerce(
+    expr: Expr,
+    name: &str,
+    from: &DataType,
+    column: &Column,
+    table: &Table,
+    functions: &FunctionRegistry,
+) -> Result<Expr, Error> {
     if *from == column.data_type {
         return Ok(expr);
     }
     if is_assignable(from, &column.data_type) {
-        return Ok(cast(expr, column.data_type.clone()));
+        return Ok(functions.cast(expr, from, &column.data_type));
     }
     let (from, to) = (sql_type_name(from), sql_type_name(&column.data_type));
     let message =

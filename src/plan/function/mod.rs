@@ -19,8 +19,9 @@ mod time;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use arrow::datatypes::{DataType, TimeUnit};
 use datafusion_expr::planner::ExprPlanner;
-use datafusion_expr::{AggregateUDF, ScalarUDF, WindowUDF};
+use datafusion_expr::{AggregateUDF, Expr, ScalarUDF, WindowUDF, cast};
 
 pub(crate) use rewrite::rewrite_expr;
 
@@ -34,6 +35,28 @@ pub(crate) struct FunctionRegistry {
     pub(crate) windows: HashMap<String, Arc<WindowUDF>>,
     /// What plans operators, literals and special forms into functions.
     pub(crate) expr_planners: Vec<Arc<dyn ExprPlanner>>,
+}
+
+impl FunctionRegistry {
+    /// `expr` as a value of type `to`, by the rules of CAST: timestamps are rounded down, also
+    /// before 1970, where Arrow's own cast rounds towards zero.
+    pub(crate) fn cast(&self, expr: Expr, from: &DataType, to: &DataType) -> Expr {
+        let (DataType::Timestamp(..), DataType::Timestamp(unit, zone)) = (from, to) else {
+            return cast(expr, to.clone());
+        };
+        let names = if zone.is_some() { time::CAST_TIMESTAMP_LTZ } else { time::CAST_TIMESTAMP };
+        let name = match unit {
+            TimeUnit::Second | TimeUnit::Millisecond => names[0],
+            TimeUnit::Microsecond => names[1],
+            TimeUnit::Nanosecond => names[2],
+        };
+        let rounded = match self.scalars.get(name) {
+            Some(function) => function.call(vec![expr]),
+            None => expr,
+        };
+        // Nothing is left to do but for the name of another zone.
+        cast(rounded, to.clone())
+    }
 }
 
 /// All functions; `zone` is the session's time zone, for functions that make `TIMESTAMP_LTZ` values.
