@@ -306,7 +306,6 @@ mod tests {
                 line(11, "late", "1.000000000 secs"),
                 line(99, "null_time", "NULL"),
             ];
-            let mut given = given;
             given.sort();
             assert_eq!(given, expected, "batches of {cut}");
         }
