@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion_common::{DFSchema, ScalarValue};
-use datafusion_physical_expr::expressions::{cast, lit};
+use datafusion_physical_expr::expressions::lit;
 
+use super::expression::Scope;
 use super::not_null::NotNull;
 use super::{Above, Lowered, Lowering, Role, Slot, Stream, Window};
 use crate::catalog::{Column, ColumnKind, Options, Table};
@@ -292,7 +293,9 @@ impl Lowering<'_> {
             return Ok(value);
         }
         if is_assignable(from, to) {
-            return cast(value, &given, to.clone()).map_err(from_datafusion);
+            let scope = Scope::of(&given)?;
+            let logical = self.session.functions.cast(scope.column(index), from, to);
+            return scope.physical(&logical).map_err(from_datafusion);
         }
         let message = format!(
             "\"{}\" of the late rows is {}, the column of \"{}\" is {}",
