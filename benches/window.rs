@@ -84,7 +84,13 @@ fn node(kind: WindowKind, key: usize, phase: AggregatePhase) -> PlanNode {
         time_attributes: vec![],
         key: None,
     };
-    PlanNode { operation: Operation::WindowAggregate(Box::new(node)), inputs: vec![0], schema, properties }
+    PlanNode {
+        operation: Operation::WindowAggregate(Box::new(node)),
+        inputs: vec![0],
+        schema,
+        properties,
+        late: None,
+    }
 }
 
 /// `rows` rows over `keys` keys, `rows_per_second` of event time, with a watermark 5 s behind.

@@ -109,6 +109,32 @@ fn flights_by_hour() {
     );
 }
 
+/// The late rows stand in a file, each with the window that it missed and the watermark before it.
+#[test]
+fn flights_that_are_late() {
+    let expected = |name: &str| {
+        let path = project().join("queries/flights").join(name);
+        sorted_rows(&fs::read_to_string(path).expect("expected rows"))
+    };
+    let (hourly, late) = (expected("hourly.expected.ndjson"), expected("late.expected.ndjson"));
+    assert_eq!(late.len(), 1_027);
+    for (parallelism, batch_rows) in [("1", "8192"), ("1", "7"), ("2", "8192"), ("4", "7"), ("4", "1")] {
+        let out = folder(&[]);
+        let variable = format!("OUT={}", out.path().display());
+        let setting = format!("execution.batch-rows={batch_rows}");
+        let args = ["run", "queries/flights/late.sql", "-D", &variable, "-p", parallelism, "--set", &setting];
+        let run = run(project(), &args);
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        assert!(sorted_rows(&run.stdout) == hourly, "-p {parallelism} batch {batch_rows}: other rows");
+        let written = fs::read_to_string(out.path().join("late_flights.ndjson")).expect("late rows");
+        assert!(sorted_rows(&written) == late, "-p {parallelism} batch {batch_rows}: other late rows");
+        for part in ["26,353 rows in, 1,631 rows out", "1,027 late, ", "late rows → late_flights: 1,027 rows"]
+        {
+            assert!(run.stderr.contains(part), "no \"{part}\" in: {}", run.stderr);
+        }
+    }
+}
+
 #[test]
 fn flights_hopping() {
     query_gives(

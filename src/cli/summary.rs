@@ -15,6 +15,9 @@ const MANY_LATE: u64 = 10;
 /// The summary's lines.
 pub(super) fn lines(summary: &JobSummary) -> Vec<String> {
     let mut lines = vec![totals(summary), rows(summary)];
+    lines.extend(
+        summary.late_rows.iter().map(|(table, rows)| format!("late rows → {table}: {}", counted(*rows))),
+    );
     lines.extend(malformed(summary));
     lines
 }
@@ -203,6 +206,7 @@ mod tests {
                 counts: RowCounts { used: 25_326, late: 1_027, ..RowCounts::default() },
                 latency: None,
             }],
+            late_rows: Vec::new(),
             tasks: Vec::new(),
         }
     }
@@ -227,6 +231,12 @@ mod tests {
         summary.operators[0].counts.used -= 1;
         assert!(lines(&summary)[1].contains("NOT all accounted for"));
         assert_eq!(warnings(&summary).len(), 1);
+    }
+
+    #[test]
+    fn tables_of_late_rows_are_named() {
+        let summary = JobSummary { late_rows: vec![("late_flights".to_owned(), 1_027)], ..summary() };
+        assert_eq!(lines(&summary)[2], "late rows → late_flights: 1,027 rows");
     }
 
     #[test]

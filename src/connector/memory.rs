@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::record_batch::RecordBatch;
 
@@ -28,6 +29,52 @@ pub struct Memory(Arc<Mutex<Content>>);
 struct Content {
     inputs: BTreeMap<String, Input>,
     outputs: BTreeMap<String, Vec<StreamBatch>>,
+    /// Side tables: what writers have not finished, by name and writer.
+    unfinished: BTreeMap<String, BTreeMap<u64, Written>>,
+    next_writer: u64,
+}
+
+/// What a writer of a side table has written.
+#[derive(Debug, Default)]
+struct Written {
+    batches: Vec<StreamBatch>,
+}
+
+impl Written {
+    /// Adds a batch, into the last ones as long as these are small: late rows come one by one.
+    fn add(&mut self, batch: StreamBatch) -> Result<(), Error> {
+        self.batches.push(batch);
+        while let [.., before, last] = self.batches.as_slice() {
+            let (before_rows, last_rows) = (before.num_rows(), last.num_rows());
+            let are_small = before_rows + last_rows <= SMALL_ROWS && before_rows <= 2 * last_rows;
+            if !are_small || before.kinds.is_some() || last.kinds.is_some() {
+                break;
+            }
+            let joined = concat_batches(&before.rows.schema(), [&before.rows, &last.rows])
+                .map_err(|error| Error::internal("memory", error))?;
+            let joined = StreamBatch::inserts(joined, before.arrived);
+            self.batches.truncate(self.batches.len() - 2);
+            self.batches.push(joined);
+        }
+        Ok(())
+    }
+}
+
+/// Batches of a side table are joined up to this many rows.
+const SMALL_ROWS: usize = 8_192;
+
+impl Content {
+    /// What was inserted under a name, by side tables also what is not finished. `None`: nobody
+    /// has written there.
+    fn inserted(&self, name: &str) -> Option<Vec<&StreamBatch>> {
+        let unfinished = self.unfinished.get(name);
+        if unfinished.is_none() && !self.outputs.contains_key(name) {
+            return None;
+        }
+        let finished = self.outputs.get(name).into_iter().flatten();
+        let written = unfinished.into_iter().flat_map(BTreeMap::values).flat_map(|w| &w.batches);
+        Some(finished.chain(written).collect())
+    }
 }
 
 #[derive(Debug)]
@@ -79,8 +126,16 @@ impl Memory {
 }
 
 fn read_options<'a>(options: &'a Options, table: &'a str) -> Result<&'a str, Error> {
-    let reader = OptionReader::new("connector \"memory\"", options, &[&["name"]])?;
+    let reader = OptionReader::new("connector \"memory\"", options, &[&["name", "max-rows"]])?;
+    reader.integer("max-rows", 1..=i64::MAX)?;
     Ok(reader.text("name").unwrap_or(table))
+}
+
+/// `'max-rows'`: most rows that may be inserted.
+fn most_rows(options: &Options) -> Result<Option<usize>, Error> {
+    let reader = OptionReader::new("connector \"memory\"", options, &[&["name", "max-rows"]])?;
+    let most = reader.integer("max-rows", 1..=i64::MAX)?;
+    Ok(most.map(|most| usize::try_from(most).unwrap_or(usize::MAX)))
 }
 
 impl Connector for Memory {
@@ -111,7 +166,7 @@ impl Connector for Memory {
         let assembly = Assembly::new(request);
         let mut content = self.content();
         // What was inserted can be read, too.
-        let inserted = content.outputs.get(name).map(|batches| {
+        let inserted = content.inserted(name).map(|batches| {
             let schema = batches.first().map_or_else(|| table.schema(), |batch| batch.rows.schema());
             (schema, vec![batches.iter().map(|batch| batch.rows.clone()).collect::<Vec<_>>()])
         });
@@ -163,7 +218,27 @@ impl Connector for Memory {
 
     fn sink(&self, table: &Table, _schema: SchemaRef) -> Result<Box<dyn Sink>, Error> {
         let name = read_options(&table.options, &table.name)?.to_owned();
-        Ok(Box::new(MemorySink { memory: self.clone(), name, batches: Vec::new() }))
+        let most_rows = most_rows(&table.options)?;
+        let mut content = self.content();
+        let writer = content.next_writer;
+        content.next_writer += 1;
+        if table.temporary {
+            content.unfinished.entry(name.clone()).or_default().insert(writer, Written::default());
+        }
+        let held = content.inserted(&name).unwrap_or_default().iter().map(|batch| batch.num_rows()).sum();
+        drop(content);
+        let memory = self.clone();
+        let is_live = table.temporary;
+        Ok(Box::new(MemorySink { memory, name, writer, is_live, most_rows, held, batches: Vec::new() }))
+    }
+
+    /// The rows of a temporary table go with it; what a program has put stays.
+    fn dropped(&self, table: &Table) {
+        if let (true, Ok(name)) = (table.temporary, read_options(&table.options, &table.name)) {
+            let mut content = self.content();
+            content.outputs.remove(name);
+            content.unfinished.remove(name);
+        }
     }
 }
 
@@ -291,13 +366,48 @@ impl SplitReader for MemorySplit {
 struct MemorySink {
     memory: Memory,
     name: String,
+    writer: u64,
+    /// A temporary table can be read while it is written.
+    is_live: bool,
+    most_rows: Option<usize>,
+    /// Rows that the table holds, as far as this writer knows.
+    held: usize,
     batches: Vec<StreamBatch>,
+}
+
+impl MemorySink {
+    fn too_many(&self, most: usize) -> Error {
+        Error::run(
+            code::SIDE_TABLE_FULL,
+            format!(
+                "the table \"{}\" can't take another row: it holds {most} rows, its 'max-rows'",
+                self.name
+            ),
+        )
+        .hint(
+            "Send late rows to a file with CREATE TABLE … ('connector' = 'filesystem', …), or allow more \
+             with SET 'late-rows.max-rows'.",
+        )
+    }
 }
 
 impl Sink for MemorySink {
     fn write(&mut self, batch: &StreamBatch) -> Result<(), Error> {
-        self.batches.push(batch.clone());
-        Ok(())
+        self.held += batch.num_rows();
+        if let Some(most) = self.most_rows.filter(|most| self.held > *most) {
+            return Err(self.too_many(most));
+        }
+        if !self.is_live {
+            self.batches.push(batch.clone());
+            return Ok(());
+        }
+        let mut content = self.memory.content();
+        let writers = content.unfinished.get_mut(&self.name);
+        // A table that was dropped meanwhile takes no more rows.
+        match writers.and_then(|writers| writers.get_mut(&self.writer)) {
+            Some(written) => written.add(batch.clone()),
+            None => Ok(()),
+        }
     }
 
     fn flush(&mut self) -> Result<(), Error> {
@@ -305,13 +415,24 @@ impl Sink for MemorySink {
     }
 
     fn finish(&mut self) -> Result<(), Error> {
-        let batches = std::mem::take(&mut self.batches);
-        self.memory.content().outputs.entry(self.name.clone()).or_default().extend(batches);
+        let mut batches = std::mem::take(&mut self.batches);
+        let mut content = self.memory.content();
+        if self.is_live {
+            let writers = content.unfinished.get_mut(&self.name);
+            match writers.and_then(|writers| writers.remove(&self.writer)) {
+                Some(written) => batches = written.batches,
+                None => return Ok(()),
+            }
+        }
+        content.outputs.entry(self.name.clone()).or_default().extend(batches);
         Ok(())
     }
 
     fn abort(&mut self) {
         self.batches.clear();
+        if let Some(writers) = self.memory.content().unfinished.get_mut(&self.name) {
+            writers.remove(&self.writer);
+        }
     }
 }
 

@@ -70,6 +70,9 @@ pub trait Connector: Send + Sync {
     /// # Errors
     /// `F003` if it can't be written; `P003` if it is no sink.
     fn sink(&self, table: &Table, schema: SchemaRef) -> Result<Box<dyn Sink>, Error>;
+
+    /// The table was dropped. What it holds outside the session stays; a side table's rows go.
+    fn dropped(&self, _table: &Table) {}
 }
 
 /// What a query wants of a source.

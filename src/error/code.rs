@@ -97,3 +97,5 @@ pub const INVALID_LITERAL: Code = Code("S004");
 pub const GIVEN_TWICE: Code = Code("S005");
 /// The reader of a pipe has gone: a normal end for a command line.
 pub const CLOSED_PIPE: Code = Code("F004");
+/// A side table that holds as many rows as it may.
+pub const SIDE_TABLE_FULL: Code = Code("R007");

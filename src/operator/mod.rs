@@ -7,6 +7,7 @@ mod calc;
 #[cfg(any(test, debug_assertions))]
 mod checked;
 pub(crate) mod evaluate;
+mod late;
 mod limit;
 mod sort;
 mod temporal_sort;
@@ -34,20 +35,22 @@ const BATCH_ROWS: usize = 8192;
 /// are the runtime's.
 pub fn create(node: &PlanNode, input: &SchemaRef) -> Result<Box<dyn Operator>, Error> {
     let schema = &node.schema;
+    let late = node.late.as_ref().map(late::LateRows::new);
     let operator: Box<dyn Operator> = match &node.operation {
         Operation::Calc(calc) => Box::new(calc::Calc::new(calc, schema)),
         Operation::WindowRows(rows) if matches!(rows.window.kind, WindowKind::Session { .. }) => {
             Box::new(window::SessionRows::try_new(rows, schema, input)?)
         }
-        Operation::WindowRows(rows) => Box::new(window_rows::WindowRows::try_new(rows, schema)?),
-        Operation::WindowAggregate(aggregate) => window::create(aggregate, schema, input)?,
-        Operation::TemporalSort(sort) => Box::new(temporal_sort::TemporalSort::new(sort)),
+        Operation::WindowRows(rows) => Box::new(window_rows::WindowRows::try_new(rows, schema, late)?),
+        Operation::WindowAggregate(aggregate) => window::create(aggregate, schema, input, late)?,
+        Operation::TemporalSort(sort) => Box::new(temporal_sort::TemporalSort::new(sort, late)),
         Operation::Sort(sort) => Box::new(sort::Sort::new(sort, schema)),
         Operation::Limit(limit) => Box::new(limit::Limit::new(limit)),
         Operation::Source(_)
         | Operation::Values(_)
         | Operation::Union
         | Operation::Exchange(_)
+        | Operation::LateRows(_)
         | Operation::Sink(_) => {
             return Err(Error::internal("operator", "a node of the runtime is no operator"));
         }
@@ -131,6 +134,7 @@ pub struct RowCounts {
 #[derive(Debug, Default)]
 pub struct Output {
     elements: Vec<StreamElement>,
+    late: Vec<StreamBatch>,
     /// What became of the rows; the operator adds, the runtime reads. `held` is a level, the
     /// others only grow.
     pub counts: RowCounts,
@@ -147,6 +151,17 @@ impl Output {
     /// Gives a watermark.
     pub fn watermark(&mut self, watermark: Watermark) {
         self.elements.push(StreamElement::Watermark(watermark));
+    }
+
+    /// Gives rows of the second output: those that the operator can't use, see
+    /// [`LateOutput`](crate::plan::LateOutput).
+    pub fn late(&mut self, batch: StreamBatch) {
+        self.late.push(batch);
+    }
+
+    /// Takes the rows of the second output that were given since the last call, in order.
+    pub fn drain_late(&mut self) -> std::vec::Drain<'_, StreamBatch> {
+        self.late.drain(..)
     }
 
     /// Takes what was given since the last call, in order.

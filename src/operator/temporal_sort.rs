@@ -9,6 +9,7 @@ use arrow::compute::{interleave_record_batch, take_record_batch};
 use arrow::record_batch::RecordBatch;
 
 use super::evaluate::arrow_failure;
+use super::late::{LateRows, Missed, Rejected};
 use super::sort::sort_indices;
 use super::{BATCH_ROWS, Operator, Output, StateSize};
 use crate::error::Error;
@@ -41,6 +42,8 @@ pub(super) struct TemporalSort {
     /// Accepted rows that have not gone out by the running watermark: times, lowest first.
     ahead: BTreeSet<i64>,
     arrived: Option<Instant>,
+    /// The second output, if somebody wants it.
+    late: Option<LateRows>,
 }
 
 struct Held {
@@ -58,7 +61,7 @@ struct Stored {
 }
 
 impl TemporalSort {
-    pub(super) fn new(node: &TemporalSortNode) -> Self {
+    pub(super) fn new(node: &TemporalSortNode, late: Option<LateRows>) -> Self {
         Self {
             time: node.time,
             unit: node.unit,
@@ -71,6 +74,7 @@ impl TemporalSort {
             running: i64::MIN,
             ahead: BTreeSet::new(),
             arrived: None,
+            late,
         }
     }
 
@@ -153,9 +157,14 @@ impl Operator for TemporalSort {
         }
         let (times, nulls) = event_times(batch.rows.column(self.time))?;
         let mut kept = 0;
+        let mut rejected = Vec::new();
         for (row, time) in times.iter().copied().enumerate() {
             if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
                 out.counts.null_time += 1;
+                if self.late.is_some() {
+                    let before = batch.running.as_ref().map_or(i64::MIN, |running| running.values()[row]);
+                    rejected.push(Rejected::without_time(row, before.max(self.running)));
+                }
                 continue;
             }
             if let Some(running) = &batch.running {
@@ -163,6 +172,10 @@ impl Operator for TemporalSort {
             }
             if self.released.is_some_and(|released| time <= released) {
                 out.counts.late += 1;
+                if self.late.is_some() {
+                    let late = Missed { window: None, by_us: self.running.saturating_sub(time) };
+                    rejected.push(Rejected { row: row as u32, watermark: self.running, late: Some(late) });
+                }
                 continue;
             }
             let behind = time <= self.running;
@@ -176,6 +189,9 @@ impl Operator for TemporalSort {
             self.ahead.insert(time);
             self.next_row += 1;
             kept += 1;
+        }
+        if let Some(late) = &self.late {
+            late.give(&batch, &rejected, out)?;
         }
         if kept > 0 {
             self.arrived = self.arrived.max(Some(batch.arrived));
@@ -247,6 +263,51 @@ mod tests {
             let (given, counts) = run(sort(vec![]).as_mut(), &rows(&FLINK), 3_000, cut);
             assert_eq!(values(&given), [2, 3, 1, 7, 8, 5, 6, 4, 9], "batches of {cut}");
             assert_eq!((counts.used, counts.late, counts.held), (9, 2, 0));
+        }
+    }
+
+    #[test]
+    fn late_rows_and_rows_without_time_are_given() {
+        let mut node = plan_node(
+            Operation::TemporalSort(TemporalSortNode { time: 0, unit: TimeUnit::Millisecond, rest: vec![] }),
+            input(),
+        );
+        let time = input().field(0).data_type().clone();
+        let mut fields = vec![Arc::clone(&input().fields()[2])];
+        fields.extend(crate::plan::late_fields(&time, &time)[..6].iter().cloned().map(Arc::new));
+        node.late = Some(Arc::new(crate::plan::LateOutput {
+            table: "side".into(),
+            operator: "TemporalSort".into(),
+            columns: vec![2],
+            source: None,
+            split: None,
+            schema: Arc::new(arrow::datatypes::Schema::new(fields)),
+        }));
+        // At watermark 6 the rows up to 6 have gone out: 4.5 and 5 are late by 1.5 s and 1 s.
+        let mut all = rows(&FLINK);
+        all.insert(10, (None, None, Some(99)));
+        let before = running(&all, 3_000);
+        for cut in 1..=all.len() {
+            let (mut sort, mut out) = (create(&node, &input()).unwrap(), Output::default());
+            let mut given = Vec::new();
+            for from in (0..all.len()).step_by(cut) {
+                let to = all.len().min(from + cut);
+                sort.process_batch(stream_batch(&all[from..to], &before[from..to]), &mut out).unwrap();
+                for batch in out.drain_late() {
+                    given.extend(crate::operator::testing::lines(&batch.rows));
+                }
+            }
+            let watermark = crate::operator::testing::stamp(6_000);
+            let line = |value: i64, reason: &str, by: &str| {
+                format!("{value},{reason},TemporalSort,NULL,NULL,{watermark},{by}")
+            };
+            let expected = [
+                line(10, "late", "1.500000000 secs"),
+                line(11, "late", "1.000000000 secs"),
+                line(99, "null_time", "NULL"),
+            ];
+            given.sort();
+            assert_eq!(given, expected, "batches of {cut}");
         }
     }
 

@@ -38,7 +38,7 @@ pub(super) fn plan_node(operation: Operation, schema: SchemaRef) -> PlanNode {
         time_attributes: vec![],
         key: None,
     };
-    PlanNode { operation, inputs: vec![0], schema, properties }
+    PlanNode { operation, inputs: vec![0], schema, properties, late: None }
 }
 
 /// For each row the watermark before it, ms, and the one after the last: the greatest time so far

@@ -1,10 +1,12 @@
 //! Rows with their windows.
 
 use arrow::array::UInt32Array;
+use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::record_batch::RecordBatch;
 
 use super::calc::take_rows;
+use super::late::{LateRows, Rejected};
 use super::window::{AssignerKind, WindowAssigner, timestamps};
 use super::{Operator, Output};
 use crate::error::Error;
@@ -19,15 +21,21 @@ pub(super) struct WindowRows {
     time: usize,
     assigner: WindowAssigner,
     schema: SchemaRef,
+    /// The second output, if somebody wants it: rows without event time.
+    late: Option<LateRows>,
 }
 
 impl WindowRows {
-    pub(super) fn try_new(node: &WindowRowsNode, schema: &SchemaRef) -> Result<Self, Error> {
+    pub(super) fn try_new(
+        node: &WindowRowsNode,
+        schema: &SchemaRef,
+        late: Option<LateRows>,
+    ) -> Result<Self, Error> {
         let assigner = WindowAssigner::try_new(&node.window)?;
         if assigner.kind() == AssignerKind::Global {
             return Err(Error::internal("WindowRows", "the global window has no bounds"));
         }
-        Ok(Self { time: node.time, assigner, schema: schema.clone() })
+        Ok(Self { time: node.time, assigner, schema: schema.clone(), late })
     }
 }
 
@@ -55,6 +63,9 @@ impl Operator for WindowRows {
         }
         out.counts.used += used;
         out.counts.null_time += times.len() as u64 - used;
+        if let (Some(late), Some(nulls)) = (&self.late, &nulls) {
+            late.give(&batch, &without_time(nulls, &batch), out)?;
+        }
         let at = self.schema.fields().len() - 3;
         let time_type = self.schema.field(at + 2).data_type();
         if matches!(time_type, DataType::Timestamp(_, Some(_))) {
@@ -73,6 +84,12 @@ impl Operator for WindowRows {
         out.batch(StreamBatch { rows, ..batch });
         Ok(())
     }
+}
+
+fn without_time(nulls: &NullBuffer, batch: &StreamBatch) -> Vec<Rejected> {
+    let before = |row: usize| batch.running.as_ref().map_or(i64::MIN, |running| running.values()[row]);
+    let rows = nulls.iter().enumerate().filter(|(_, is_valid)| !is_valid);
+    rows.map(|(row, _)| Rejected::without_time(row, before(row))).collect()
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ impl StreamPlan {
     pub fn explain(&self) -> String {
         let mut out = String::new();
         super::on_large_stack(|| {
-            for sink in &self.sinks {
+            for sink in self.sinks.iter().chain(&self.late_sinks) {
                 self.explain_node(*sink, 0, &mut out);
             }
         });
@@ -49,11 +49,23 @@ impl StreamPlan {
         let input = node.inputs.first().map(|input| self.nodes[*input].schema.as_ref());
         let details = details(node, input);
         let separator = if details.is_empty() { "" } else { ": " };
-        let _ = writeln!(out, "{indent}{}{separator}{details}", node.operation.name());
+        let late = late_rows(node);
+        let _ = writeln!(out, "{indent}{}{separator}{details}{late}", node.operation.name());
         let _ = writeln!(out, "{indent}| {}; {}", columns(&node.schema), promises(node));
         for input in &node.inputs {
             self.explain_node(*input, depth + 1, out);
         }
+    }
+}
+
+/// Where the rows go that a node can't use.
+fn late_rows(node: &PlanNode) -> String {
+    match &node.late {
+        None => String::new(),
+        Some(late) if matches!(node.operation, Operation::Source(_)) => {
+            format!("; malformed rows → {}", late.table)
+        }
+        Some(late) => format!("; late rows → {}", late.table),
     }
 }
 
@@ -71,6 +83,7 @@ impl Operation {
             Self::TemporalSort(_) => "TemporalSort",
             Self::Limit(_) => "Limit",
             Self::Sort(_) => "Sort",
+            Self::LateRows(_) => "LateRows",
             Self::Sink(_) => "Sink",
         }
     }
@@ -109,6 +122,7 @@ pub(super) fn details(node: &PlanNode, input: Option<&Schema>) -> String {
             let fetch = sort.fetch.map(|fetch| format!("; first {fetch}")).unwrap_or_default();
             format!("{}{fetch}", keys.join(", "))
         }
+        Operation::LateRows(late) => format!("of {}", late.operator),
         Operation::Sink(sink) => match &sink.target {
             SinkTarget::Result => "result".to_owned(),
             SinkTarget::Table(table) => format!("{} ({})", table.name, table.connector),

@@ -7,7 +7,7 @@ use super::{PlanNode, StreamPlan, sql_type_name};
 
 impl StreamPlan {
     /// The plan as JSON: `nodes` (id, operator, details, inputs, columns, stream properties) in an
-    /// order in which inputs stand before their readers, `sinks` and `warnings`.
+    /// order in which inputs stand before their readers, `sinks`, `late_sinks` and `warnings`.
     ///
     /// ```
     /// use tidegate::catalog::Catalog;
@@ -22,7 +22,12 @@ impl StreamPlan {
     pub fn to_json(&self) -> Value {
         let nodes: Vec<Value> =
             super::on_large_stack(|| (0..self.nodes.len()).map(|id| self.node_json(id)).collect());
-        json!({ "nodes": nodes, "sinks": self.sinks, "warnings": self.warnings })
+        json!({
+            "nodes": nodes,
+            "sinks": self.sinks,
+            "late_sinks": self.late_sinks,
+            "warnings": self.warnings,
+        })
     }
 
     fn node_json(&self, id: usize) -> Value {
@@ -44,6 +49,7 @@ impl StreamPlan {
             "id": id,
             "operator": node.operation.name(),
             "details": details(node, input),
+            "late_rows_into": node.late.as_ref().map(|late| late.table.as_str()),
             "inputs": node.inputs,
             "columns": columns,
             "stream": stream(node),

@@ -18,6 +18,7 @@ mod explain;
 mod function;
 mod function_names;
 mod json;
+mod late;
 mod local_schema;
 mod lower;
 mod places;
@@ -42,11 +43,17 @@ use crate::error::{Error, SourceText, code};
 use crate::sql::{self, Statement};
 
 pub use bind::sql_type_name;
+pub use late::LATE_COLUMNS;
+#[cfg(test)]
+pub(crate) use late::late_columns as late_fields;
 pub use local_schema::{grouping_id, grouping_id_type, local_schema};
 pub use stream_plan::*;
 
 /// Stack for one call: expressions of thousands of terms are walked by recursion.
 const STACK_BYTES: usize = 64 << 20;
+
+/// Rows that a side table made by `LATE ROWS INTO` holds at most.
+const SIDE_TABLE_ROWS: usize = 1_000_000;
 
 /// Plans statements over a catalog.
 ///
@@ -81,6 +88,7 @@ pub struct Planner {
     connectors: Arc<dyn ConnectorCatalog>,
     time_zone: String,
     functions: Arc<FunctionRegistry>,
+    side_table_rows: usize,
 }
 
 impl std::fmt::Debug for Planner {
@@ -112,7 +120,19 @@ impl Planner {
     pub fn new(connectors: Arc<dyn ConnectorCatalog>) -> Self {
         let time_zone = "UTC".to_owned();
         let functions = Arc::new(function::registry(&time_zone));
-        Self { connectors, time_zone, functions }
+        Self { connectors, time_zone, functions, side_table_rows: SIDE_TABLE_ROWS }
+    }
+
+    /// The planner with another bound on the rows of the side tables that `LATE ROWS INTO` makes.
+    ///
+    /// ```
+    /// use tidegate::plan::Planner;
+    ///
+    /// let planner = Planner::default().with_side_table_rows(10_000);
+    /// ```
+    #[must_use]
+    pub fn with_side_table_rows(self, rows: usize) -> Self {
+        Self { side_table_rows: rows, ..self }
     }
 
     /// The planner with another `session.time-zone`: `TIMESTAMP_LTZ` values are shown and taken apart
@@ -302,7 +322,7 @@ impl Planner {
     }
 
     fn session(&self, catalog: &Catalog) -> Arc<Session> {
-        Session::new(catalog, &self.connectors, &self.time_zone, &self.functions)
+        Session::new(catalog, &self.connectors, &self.time_zone, &self.functions, self.side_table_rows)
     }
 }
 

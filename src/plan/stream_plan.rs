@@ -18,12 +18,16 @@ pub type ExprRef = Arc<dyn PhysicalExpr>;
 pub type NodeId = usize;
 
 /// A plan that the runtime can start. Inputs stand before the nodes that read them.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct StreamPlan {
     /// All nodes; a node's inputs have smaller ids.
     pub nodes: Vec<PlanNode>,
     /// The sinks, one a query or insert; each is a [`Operation::Sink`].
     pub sinks: Vec<NodeId>,
+    /// The sinks of late rows, one a table that `LATE ROWS INTO` names.
+    pub late_sinks: Vec<NodeId>,
+    /// Side tables that the plan makes: tables of the catalog once it runs.
+    pub side_tables: Vec<Arc<Table>>,
     /// What a person should know though the plan runs: growing state, options without effect.
     pub warnings: Vec<String>,
 }
@@ -39,6 +43,28 @@ pub struct PlanNode {
     pub schema: SchemaRef,
     /// What its output promises.
     pub properties: StreamProperties,
+    /// Where rows go that it can't use: `LATE ROWS INTO`. `None`: they are only counted.
+    pub late: Option<Arc<LateOutput>>,
+}
+
+/// The second output of a node: its late rows, rows without event time, rows that can't be read.
+///
+/// Rows have the chosen columns of the node's *input*, then those of the columns `late_…` that the
+/// node knows.
+#[derive(Debug, Clone)]
+pub struct LateOutput {
+    /// The table that they go to.
+    pub table: String,
+    /// The value of `late_operator`.
+    pub operator: String,
+    /// Columns of the node's input, in the order of `schema`; of a source none.
+    pub columns: Vec<usize>,
+    /// The input's column with the name of the row's table, if it has one.
+    pub source: Option<usize>,
+    /// The input's column with the name of the row's split, if it has one.
+    pub split: Option<usize>,
+    /// The columns of the rows.
+    pub schema: SchemaRef,
 }
 
 /// What a stream promises. EXPLAIN prints it for every node.
@@ -80,7 +106,9 @@ pub enum Operation {
     Limit(LimitNode),
     /// All rows of a bounded input, sorted.
     Sort(SortNode),
-    /// Writes to a table or to the caller.
+    /// The second output of another node. No inputs.
+    LateRows(LateRowsNode),
+    /// Writes to a table or to the caller. A sink of late rows may have several inputs.
     Sink(SinkNode),
 }
 
@@ -100,6 +128,8 @@ pub struct SourceNode {
     pub output: Vec<ExprRef>,
     /// Event time. Evaluated before anything else sees the rows.
     pub watermark: Option<SourceWatermark>,
+    /// Behind `output` stand two more columns: the names of the table and of the split.
+    pub with_origin: bool,
 }
 
 /// How a source makes its watermark, per split.
@@ -328,6 +358,15 @@ pub struct LimitNode {
     pub skip: usize,
     /// `LIMIT`.
     pub fetch: Option<usize>,
+}
+
+/// See [`Operation::LateRows`].
+#[derive(Debug, Clone)]
+pub struct LateRowsNode {
+    /// The node whose late rows these are.
+    pub of: NodeId,
+    /// What the late rows call it.
+    pub operator: String,
 }
 
 /// See [`Operation::Sink`]. The input's columns are those of the target, in its order.

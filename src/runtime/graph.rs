@@ -1,11 +1,12 @@
 //! A plan to tasks: cut at exchanges and where streams come together, chain what lies between.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 
-use super::channel::{Receiver, Signal, channel};
+use super::channel::{Receiver, Sender, Signal, channel};
 use super::exchange::Outputs;
 use super::job::JobOptions;
 use super::latency::MarkerClock;
@@ -18,7 +19,7 @@ use crate::connector::{CancelToken, Connectors, ReadRequest, Source};
 use crate::error::{Error, code};
 use crate::operator;
 use crate::plan::{
-    AggregatePhase, Distribution, NodeId, Operation, PlanNode, SinkTarget, SourceNode, StreamPlan,
+    AggregatePhase, Distribution, NodeId, Operation, PlanNode, SinkNode, SinkTarget, SourceNode, StreamPlan,
     WindowAggregateNode, WindowSource,
 };
 
@@ -55,9 +56,14 @@ pub(super) fn build(
         options,
         cancel,
         graph: Graph { tasks: Vec::new(), result: None, sources: Vec::new() },
+        late: BTreeMap::new(),
     };
     for sink in &plan.sinks {
         builder.sink(*sink)?;
+    }
+    // After the operators, whose second outputs they read.
+    for sink in &plan.late_sinks {
+        builder.late_sink(*sink)?;
     }
     Ok(builder.graph)
 }
@@ -68,6 +74,15 @@ struct Builder<'a> {
     options: &'a JobOptions,
     cancel: &'a CancelToken,
     graph: Graph,
+    /// The second outputs of nodes.
+    late: BTreeMap<NodeId, SideInput>,
+}
+
+/// The second output of a node, of all of its subtasks, and what its reader sleeps on.
+#[derive(Default)]
+struct SideInput {
+    signal: Arc<Signal>,
+    receivers: Vec<Receiver>,
 }
 
 /// A task whose end is not known yet.
@@ -80,6 +95,10 @@ struct Draft {
     schema: SchemaRef,
     chain: Vec<Link>,
     markers: Option<Markers>,
+    /// Where rows go that the source can't read.
+    rejects: Option<Arc<Sender>>,
+    /// The table, if the task writes late rows.
+    late_table: Option<String>,
     reads_table: bool,
 }
 
@@ -127,6 +146,34 @@ impl Builder<'_> {
         Ok(())
     }
 
+    /// A sink of late rows: it takes them as they come, so that no reader of it can wait in a circle.
+    fn late_sink(&mut self, id: NodeId) -> Result<(), Error> {
+        let node = self.node(id)?.clone();
+        let Operation::Sink(SinkNode { target: SinkTarget::Table(table) }) = &node.operation else {
+            return Err(Error::internal("runtime", format!("plan node {id} is no sink of late rows")));
+        };
+        let mut drafts = Vec::new();
+        for input in &node.inputs {
+            drafts.extend(self.stage(*input)?);
+        }
+        let mut draft = self.gather(drafts, &node.schema, false, "late rows")?;
+        draft.late_table = Some(table.name.clone());
+        let connector = self.connectors.get(&table.connector)?;
+        let end = SinkEnd::table(connector.sink(table, Arc::clone(&node.schema))?);
+        let report = OperatorReport::new(id, &format!("Sink({})", table.name));
+        self.complete(draft, End::Sink(end, report));
+        Ok(())
+    }
+
+    /// The way from a subtask of the node, which sleeps on `signal`, to the sink of its late rows.
+    fn late_sender(&mut self, id: NodeId, signal: &Arc<Signal>) -> Sender {
+        let rows = self.options.channel_rows();
+        let side = self.late.entry(id).or_default();
+        let (sender, receiver) = channel(rows, signal, &side.signal);
+        side.receivers.push(receiver);
+        sender
+    }
+
     /// The open subtasks whose output is that of node `id`.
     fn stage(&mut self, id: NodeId) -> Result<Stage, Error> {
         let node = self.node(id)?.clone();
@@ -164,14 +211,33 @@ impl Builder<'_> {
                 self.chain(&mut stage, id, &node)?;
                 Ok(stage)
             }
+            Operation::LateRows(late) => {
+                let Some(side) = self.late.remove(&late.of) else {
+                    return Err(Error::internal("runtime", "late rows of a node that gives none"));
+                };
+                let order = MergeOrder::Arrival;
+                Ok(vec![self.joined("late rows", side.receivers, side.signal, order, &node.schema)])
+            }
             Operation::Sink(_) => Err(Error::internal("runtime", "a sink is read from")),
         }
     }
 
-    fn chain(&self, stage: &mut Stage, id: NodeId, node: &PlanNode) -> Result<(), Error> {
+    fn chain(&mut self, stage: &mut Stage, id: NodeId, node: &PlanNode) -> Result<(), Error> {
         let input = Arc::clone(&self.node(self.input_of(node)?)?.schema);
+        self.link(stage, id, node, &input)
+    }
+
+    /// Adds the operator of a node to each subtask.
+    fn link(
+        &mut self,
+        stage: &mut Stage,
+        id: NodeId,
+        node: &PlanNode,
+        input: &SchemaRef,
+    ) -> Result<(), Error> {
         for draft in stage {
-            draft.chain.push(Link::new(id, operator::create(node, &input)?));
+            let late = node.late.as_ref().map(|_| self.late_sender(id, &draft.signal));
+            draft.chain.push(Link::new(id, operator::create(node, input)?, late));
         }
         Ok(())
     }
@@ -207,17 +273,15 @@ impl Builder<'_> {
         let mut stage = self.stage(input)?;
         let states = crate::plan::local_schema(aggregate, &input_schema)?;
         let local = with_phase(node, aggregate, AggregatePhase::Local, Arc::clone(&states));
-        for draft in &mut stage {
-            draft.chain.push(Link::new(id, operator::create(&local, &input_schema)?));
-        }
+        self.link(&mut stage, id, &local, &input_schema)?;
         // Behind the slice's start stand the keys and the grouping id.
         let keys = aggregate.keys.len() + usize::from(aggregate.grouping_sets.is_some());
         let keys: Vec<usize> = (1..=keys).collect();
         let mut stage = self.spread(stage, &keys, &states, node.properties.bounded);
         let last = with_phase(node, aggregate, AggregatePhase::Final, Arc::clone(&node.schema));
-        for draft in &mut stage {
-            draft.chain.push(Link::new(id, operator::create(&last, &states)?));
-        }
+        // The local phase has judged what is late.
+        let last = PlanNode { late: None, ..last };
+        self.link(&mut stage, id, &last, &states)?;
         Ok(stage)
     }
 
@@ -233,7 +297,7 @@ impl Builder<'_> {
         };
         let mut source: Box<dyn Source> = connector.source(table, &request)?;
         let clock = Arc::clone(&self.options.clock.0);
-        let shape = Arc::new(SourceShape::try_new(node, &plan_node.schema, clock)?);
+        let shape = Arc::new(SourceShape::try_new(node, plan_node, clock)?);
         let pipelines: Vec<_> = source
             .splits()?
             .into_iter()
@@ -256,6 +320,7 @@ impl Builder<'_> {
             false => pipelines.len(),
         };
         let signal = Arc::new(Signal::default());
+        let rejects = plan_node.late.as_ref().map(|_| Arc::new(self.late_sender(id, &signal)));
         let reading = Reading {
             threads,
             in_turn: table.bounded && !shape.has_time(),
@@ -263,12 +328,14 @@ impl Builder<'_> {
             task: Arc::clone(&signal),
             cancel: self.cancel.clone(),
             name: table.name.clone(),
+            rejects: rejects.clone(),
         };
         let inputs = SplitInputs::start(source, pipelines, &shape, reading)?;
         let name = format!("source {}", table.name);
         let mut draft = self.draft(&name, Box::new(inputs), order_of(table.bounded), &plan_node.schema);
         draft.signal = signal;
         draft.markers = self.markers(id);
+        draft.rejects = rejects;
         draft.reads_table = true;
         Ok(draft)
     }
@@ -288,6 +355,8 @@ impl Builder<'_> {
             schema: Arc::clone(schema),
             chain: Vec::new(),
             markers: None,
+            rejects: None,
+            late_table: None,
             reads_table: false,
         }
     }
@@ -363,6 +432,8 @@ impl Builder<'_> {
             chain: draft.chain,
             end,
             markers: draft.markers,
+            rejects: draft.rejects,
+            late_table: draft.late_table,
             reads_table: draft.reads_table,
             flush_interval: self.options.buffer_timeout.max(Duration::from_millis(1)),
         });

@@ -298,6 +298,7 @@ fn summarise(sources: &[SourceHandle], reports: Vec<(String, TaskReport)>, wall:
         latency: all_arrived(&reports).summary(),
         rejected_samples: sources.iter().flat_map(|source| source.counters.samples()).collect(),
         operators: sources.iter().map(source_summary).collect(),
+        late_rows: reports.iter().filter_map(|report| report.late_rows.clone()).collect(),
         tasks: Vec::new(),
     };
     for (name, report) in names.into_iter().zip(&reports) {

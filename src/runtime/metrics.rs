@@ -96,6 +96,8 @@ pub(super) struct TaskReport {
     pub(super) watermark: Option<Watermark>,
     /// Markers that came to a sink.
     pub(super) arrived: Option<LatencyRecorder>,
+    /// A table that the task wrote late rows to, and how many.
+    pub(super) late_rows: Option<(String, u64)>,
 }
 
 /// All subtasks of an operator together.
@@ -158,6 +160,8 @@ pub struct JobSummary {
     pub rejected_samples: Vec<RejectedSample>,
     /// Operators in plan order.
     pub operators: Vec<OperatorSummary>,
+    /// Tables that took late rows, with the number of rows; no part of `rows_out`.
+    pub late_rows: Vec<(String, u64)>,
     /// Where the tasks' time went, in plan order: (task, busy, idle, back-pressured).
     pub tasks: Vec<(String, Duration, Duration, Duration)>,
 }

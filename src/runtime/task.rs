@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::channel::{Received, Receiver, Signal};
+use super::channel::{Received, Receiver, Sender, Signal};
 use super::exchange::Outputs;
 use super::latency::{LatencyRecorder, MarkerClock};
 use super::merge::{Inputs, Merge, Merged, Polled};
@@ -22,12 +22,14 @@ pub(super) struct Link {
     operator: Box<dyn Operator>,
     output: Output,
     report: OperatorReport,
+    /// Where its late rows go, if anywhere.
+    late: Option<Sender>,
 }
 
 impl Link {
-    pub(super) fn new(node: usize, operator: Box<dyn Operator>) -> Self {
+    pub(super) fn new(node: usize, operator: Box<dyn Operator>, late: Option<Sender>) -> Self {
         let report = OperatorReport::new(node, operator.name());
-        Self { operator, output: Output::default(), report }
+        Self { operator, output: Output::default(), report, late }
     }
 }
 
@@ -99,6 +101,10 @@ pub(super) struct Task {
     /// Its input is a table, not other tasks: its watermarks are those that the rows gave.
     pub(super) reads_table: bool,
     pub(super) flush_interval: Duration,
+    /// Where rows go that the task's source can't read, if anywhere.
+    pub(super) rejects: Option<Arc<Sender>>,
+    /// The table, if the task writes late rows.
+    pub(super) late_table: Option<String>,
 }
 
 impl Task {
@@ -110,7 +116,7 @@ impl Task {
         let mut flushed = started;
         let mut ended = false;
         while !ended && !cancel.is_cancelled() && self.end.is_open() {
-            if !self.end.has_room() {
+            if !self.has_room() {
                 self.input.pause();
                 times.back_pressured += self.sleep(LONGEST_SLEEP);
                 continue;
@@ -141,9 +147,22 @@ impl Task {
                 Merged::Ended => ended = true,
             }
         }
+        if !cancel.is_cancelled() {
+            self.side_outputs().for_each(|sender| sender.send(StreamElement::End));
+        }
         let waited = times.idle + times.back_pressured;
         times.busy = started.elapsed().saturating_sub(waited);
         Ok(self.into_report(times, watermark))
+    }
+
+    /// Where rows go that are not used.
+    fn side_outputs(&self) -> impl Iterator<Item = &Sender> {
+        self.chain.iter().filter_map(|link| link.late.as_ref()).chain(self.rejects.as_deref())
+    }
+
+    /// Whether all who take the task's rows keep up.
+    fn has_room(&self) -> bool {
+        self.end.has_room() && self.side_outputs().all(Sender::has_room)
     }
 
     fn sleep(&self, longest: Duration) -> Duration {
@@ -178,12 +197,15 @@ impl Task {
             .into_iter()
             .map(|link| OperatorReport { counts: link.output.counts, ..link.report })
             .collect();
-        let mut arrived = None;
+        let (mut arrived, mut late_rows) = (None, None);
         if let End::Sink(_, report) = self.end {
-            arrived = Some(report.latency.clone());
+            match self.late_table {
+                Some(table) => late_rows = Some((table, report.rows_in)),
+                None => arrived = Some(report.latency.clone()),
+            }
             operators.push(report);
         }
-        TaskReport { operators, times, watermark, arrived }
+        TaskReport { operators, times, watermark, arrived, late_rows }
     }
 }
 
@@ -214,6 +236,11 @@ fn feed(chain: &mut [Link], end: &mut End, element: StreamElement) -> Result<(),
 }
 
 fn pass_on(link: &mut Link, rest: &mut [Link], end: &mut End) -> Result<(), Error> {
+    for batch in link.output.drain_late() {
+        if let Some(late) = &link.late {
+            late.send(StreamElement::Batch(batch));
+        }
+    }
     let mut given: Vec<StreamElement> = link.output.drain().collect();
     for element in given.drain(..) {
         if let StreamElement::Batch(batch) = &element {

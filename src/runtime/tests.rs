@@ -33,7 +33,7 @@ fn node(operation: Operation, inputs: Vec<usize>) -> PlanNode {
         time_attributes: vec![],
         key: None,
     };
-    PlanNode { operation, inputs, schema: schema(), properties }
+    PlanNode { operation, inputs, schema: schema(), properties, late: None }
 }
 
 fn table() -> Arc<Table> {
@@ -53,13 +53,20 @@ fn table() -> Arc<Table> {
 
 fn source() -> PlanNode {
     let output = vec![col("v", &schema()).unwrap()];
-    let source = SourceNode { table: table(), read: vec![0], read_schema: schema(), output, watermark: None };
+    let source = SourceNode {
+        table: table(),
+        read: vec![0],
+        read_schema: schema(),
+        output,
+        watermark: None,
+        with_origin: false,
+    };
     node(Operation::Source(source), vec![])
 }
 
 fn plan(first: PlanNode, target: SinkTarget) -> StreamPlan {
     let sink = node(Operation::Sink(SinkNode { target }), vec![0]);
-    StreamPlan { nodes: vec![first, sink], sinks: vec![1], warnings: vec![] }
+    StreamPlan { nodes: vec![first, sink], sinks: vec![1], ..StreamPlan::default() }
 }
 
 /// What the splits of the test connector do, and what its sink was told.

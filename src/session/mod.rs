@@ -4,6 +4,8 @@
 
 mod describe;
 mod job;
+#[cfg(test)]
+mod late_tests;
 mod names;
 mod settings;
 #[cfg(test)]
@@ -181,6 +183,7 @@ impl Session {
             Statement::Query(query) => {
                 let plan = self.planner().plan_query(query, &self.catalog)?;
                 let handle = QueryHandle::start(&plan, &self.connectors, &self.job_options())?;
+                self.add_side_tables(&plan)?;
                 Ok(Outcome::Query(Box::new(handle)))
             }
             Statement::Insert(insert) => self.insert(&[insert.as_ref()]),
@@ -215,6 +218,7 @@ impl Session {
             Planner::new(Arc::new(self.connectors.clone()))
                 .with_time_zone(self.settings.time_zone().name())
                 .expect("the setting takes names of the tz database only")
+                .with_side_table_rows(self.settings.side_table_rows())
         })
     }
 
@@ -264,10 +268,19 @@ impl Session {
         }
     }
 
-    fn insert(&self, inserts: &[&Insert]) -> Result<Outcome, Error> {
+    fn insert(&mut self, inserts: &[&Insert]) -> Result<Outcome, Error> {
         let plan = self.planner().plan_inserts(inserts, &self.catalog)?;
         let handle = InsertHandle::start(&plan, &self.connectors, &self.job_options())?;
+        self.add_side_tables(&plan)?;
         Ok(Outcome::Insert(Box::new(handle)))
+    }
+
+    /// The side tables of a plan that runs are tables like others from now on.
+    fn add_side_tables(&mut self, plan: &StreamPlan) -> Result<(), Error> {
+        for table in &plan.side_tables {
+            self.catalog.add(Relation::Table(Arc::clone(table)), false)?;
+        }
+        Ok(())
     }
 
     fn create_table(&mut self, create: &CreateTable) -> Result<Outcome, Error> {
@@ -307,7 +320,9 @@ impl Session {
                 .at(names::span(&drop.name))
                 .hint(format!("Use DROP {}.", kind.to_uppercase())));
         }
-        self.catalog.remove(&key);
+        if let Some(Relation::Table(table)) = self.catalog.remove(&key) {
+            self.connectors.get(&table.connector)?.dropped(&table);
+        }
         Ok(Outcome::Done(format!("dropped {kind} \"{key}\"")))
     }
 

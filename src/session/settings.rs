@@ -38,6 +38,7 @@ const PARALLELISM: &str = "execution.parallelism";
 const BATCH_ROWS: &str = "execution.batch-rows";
 const BUFFER_TIMEOUT: &str = "execution.buffer-timeout";
 const TIME_ZONE: &str = "session.time-zone";
+const LATE_MAX_ROWS: &str = "late-rows.max-rows";
 const LATENCY_INTERVAL: &str = "metrics.latency.interval";
 
 /// All settings, by name.
@@ -69,6 +70,13 @@ const ALL: &[SettingInfo] = &[
         default: "streaming",
         about: "Always streaming: bounded inputs end by themselves.",
         kind: Kind::Word(&["streaming"]),
+    },
+    SettingInfo {
+        key: LATE_MAX_ROWS,
+        aliases: &[],
+        default: "1000000",
+        about: "Most rows that a side table made by LATE ROWS INTO holds in memory; one more is an error.",
+        kind: Kind::Count { least: 1, most: 1 << 40 },
     },
     SettingInfo {
         key: LATENCY_INTERVAL,
@@ -168,6 +176,11 @@ impl Settings {
     /// How often a source sends a latency marker; zero: never.
     pub fn latency_interval(&self) -> Duration {
         self.duration(LATENCY_INTERVAL)
+    }
+
+    /// Most rows of a side table that `LATE ROWS INTO` makes.
+    pub fn side_table_rows(&self) -> usize {
+        self.count(LATE_MAX_ROWS)
     }
 
     /// The session's time zone.

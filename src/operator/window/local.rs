@@ -14,6 +14,7 @@ use super::results::{constant, numbers};
 use super::table::{Sealed, Table};
 use crate::error::Error;
 use crate::operator::evaluate::{arrow_failure, failure};
+use crate::operator::late::LateRows;
 use crate::operator::{Operator, Output};
 use crate::plan::WindowAggregateNode;
 use crate::stream::{RunningWatermark, StreamBatch, Watermark};
@@ -28,6 +29,8 @@ const TRIAL_ROWS: u64 = 32_768;
 pub(super) struct LocalAggregate {
     recipe: Recipe,
     placer: Placer,
+    /// The second output, if somebody wants it.
+    late: Option<LateRows>,
     schema: SchemaRef,
     watermark: i64,
     rows_seen: u64,
@@ -42,10 +45,12 @@ impl LocalAggregate {
         node: &WindowAggregateNode,
         schema: &SchemaRef,
         input: &SchemaRef,
+        late: Option<LateRows>,
     ) -> Result<Self, Error> {
         Ok(Self {
             recipe: Recipe::try_new(node, input)?,
-            placer: Placer::try_new(node)?,
+            placer: Placer::try_new(node, late.is_some())?,
+            late,
             schema: schema.clone(),
             watermark: i64::MIN,
             rows_seen: 0,
@@ -106,6 +111,9 @@ impl Operator for LocalAggregate {
         out.counts.partly_late += placement.partly_late;
         out.counts.null_time += placement.null_time;
         out.counts.used += kept as u64;
+        if let Some(late) = &self.late {
+            late.give(&batch, &placement.rejected, out)?;
+        }
         if kept == 0 {
             return Ok(());
         }

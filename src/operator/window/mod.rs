@@ -36,6 +36,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use arrow::record_batch::RecordBatch;
 
 use super::evaluate::{arrow_failure, failure};
+use super::late::LateRows;
 use super::{Operator, Output, StateSize};
 use crate::error::{Error, code};
 use crate::plan::{AggregatePhase, EmitMode, WindowAggregateNode, WindowSource};
@@ -56,6 +57,7 @@ pub(super) fn create(
     node: &WindowAggregateNode,
     schema: &SchemaRef,
     input: &SchemaRef,
+    late: Option<LateRows>,
 ) -> Result<Box<dyn Operator>, Error> {
     match node.emit {
         EmitMode::OnWindowClose => {}
@@ -69,9 +71,9 @@ pub(super) fn create(
         return Ok(Box::new(session::SessionAggregate::try_new(node, window, schema, input)?));
     }
     match node.phase {
-        AggregatePhase::Local => Ok(Box::new(local::LocalAggregate::try_new(node, schema, input)?)),
+        AggregatePhase::Local => Ok(Box::new(local::LocalAggregate::try_new(node, schema, input, late)?)),
         AggregatePhase::Single | AggregatePhase::Final => {
-            Ok(Box::new(WindowAggregate::try_new(node, schema, input)?))
+            Ok(Box::new(WindowAggregate::try_new(node, schema, input, late)?))
         }
     }
 }
@@ -84,6 +86,8 @@ pub(super) fn create(
 pub(super) struct WindowAggregate {
     recipe: Recipe,
     placer: Placer,
+    /// The second output, if somebody wants it.
+    late: Option<LateRows>,
     /// Takes the states of a local phase instead of rows.
     is_final: bool,
     /// Results need to be put in the order in which their groups were first seen.
@@ -110,7 +114,12 @@ struct Cumulated {
 }
 
 impl WindowAggregate {
-    fn try_new(node: &WindowAggregateNode, schema: &SchemaRef, input: &SchemaRef) -> Result<Self, Error> {
+    fn try_new(
+        node: &WindowAggregateNode,
+        schema: &SchemaRef,
+        input: &SchemaRef,
+        late: Option<LateRows>,
+    ) -> Result<Self, Error> {
         let is_final = node.phase == AggregatePhase::Final;
         let recipe = if is_final {
             let types = (1..=node.keys.len())
@@ -127,13 +136,14 @@ impl WindowAggregate {
             return Err(Error::plan(code::NOT_SUPPORTED, error.message().to_owned())
                 .hint("Group by a column of another type, or by a part of it."));
         }
-        let placer = Placer::try_new(node)?;
+        let placer = Placer::try_new(node, late.is_some())?;
         let is_global = placer.assigner.kind() == Kind::Global;
         let is_ranked = is_final || placer.is_sliced() || !recipe.sets.is_empty();
         let results = ResultBatches::new(schema, !is_global, placer.assigner.unit_us());
         Ok(Self {
             recipe,
             placer,
+            late,
             is_final,
             is_ranked,
             open: BTreeMap::new(),
@@ -161,6 +171,9 @@ impl WindowAggregate {
         out.counts.partly_late += placement.partly_late;
         out.counts.null_time += placement.null_time;
         out.counts.used += kept as u64;
+        if let Some(late) = &self.late {
+            late.give(batch, &placement.rejected, out)?;
+        }
         if kept == 0 {
             return Ok(());
         }

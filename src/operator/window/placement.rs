@@ -8,6 +8,7 @@ use foldhash::fast::RandomState;
 
 use super::assigner::{Assigner, Ends, Kind};
 use crate::error::{Error, code};
+use crate::operator::late::{Missed, Rejected};
 use crate::plan::{WindowAggregateNode, WindowSource};
 use crate::stream::{RunningWatermark, StreamBatch, event_times};
 
@@ -39,6 +40,8 @@ pub(super) struct Placement {
     pub(super) partly_late: u64,
     /// Rows without event time.
     pub(super) null_time: u64,
+    /// The late rows and those without event time, if they are wanted.
+    pub(super) rejected: Vec<Rejected>,
 }
 
 impl Placement {
@@ -57,6 +60,8 @@ pub(super) struct Placer {
     /// Each window has a part of its own, a row goes into all of its windows: for aggregates that
     /// must see rows in arrival order.
     separate: bool,
+    /// Whether rows that are not used are wanted.
+    rejects: bool,
 }
 
 /// The part that the last rows went to, to place a run of rows of one slice with few comparisons.
@@ -68,7 +73,8 @@ struct Current {
 }
 
 impl Placer {
-    pub(super) fn try_new(node: &WindowAggregateNode) -> Result<Self, Error> {
+    /// `rejects`: whether rows that are not used are wanted.
+    pub(super) fn try_new(node: &WindowAggregateNode, rejects: bool) -> Result<Self, Error> {
         let assigner = match &node.window {
             WindowSource::Assign { window, .. } => Assigner::try_new(window)?,
             WindowSource::Attached { unit, zone, .. } => Assigner::attached(unit.us(), *zone),
@@ -79,7 +85,7 @@ impl Placer {
         let separate = matches!(assigner.kind(), Kind::Hop | Kind::Cumulate)
             && node.aggregates.iter().any(|call| call.order_sensitive);
         let lateness_us = node.allowed_lateness_us;
-        Ok(Self { source: node.window.clone(), assigner, lateness_us, separate })
+        Ok(Self { source: node.window.clone(), assigner, lateness_us, separate, rejects })
     }
 
     /// Whether windows are made of several parts: slices that they share.
@@ -137,6 +143,9 @@ impl Placer {
         for (row, time) in times.iter().copied().enumerate() {
             if nulls.is_some_and(|nulls| nulls.is_null(row)) {
                 placing.placement.null_time += 1;
+                if self.rejects {
+                    placing.placement.rejected.push(Rejected::without_time(row, running.of(row)));
+                }
                 continue;
             }
             if time < current.start || time >= current.end {
@@ -151,6 +160,10 @@ impl Placer {
             let ends = self.assigner.ends(current.start);
             let Some(open) = self.assigner.first_open(ends, running.saturating_sub(self.lateness_us)) else {
                 placing.placement.late += 1;
+                if self.rejects {
+                    let window = (self.assigner.window_start(ends.last), ends.last);
+                    placing.placement.rejected.push(self.missed(row, running, window));
+                }
                 continue;
             };
             if open > ends.first {
@@ -165,6 +178,13 @@ impl Placer {
             }
         }
         Ok(placing.finish(times.len()))
+    }
+
+    /// A row that is late for `window` and those before it.
+    fn missed(&self, row: usize, watermark: i64, window: (i64, i64)) -> Rejected {
+        let end = self.assigner.close(window.1).saturating_add(self.assigner.unit_us());
+        let by_us = watermark.saturating_sub(end).max(0);
+        Rejected { row: row as u32, watermark, late: Some(Missed { window: Some(window), by_us }) }
     }
 
     fn current(&self, start: i64) -> Current {
@@ -195,6 +215,9 @@ impl Placer {
         for (row, (start, end)) in starts.iter().zip(ends).enumerate() {
             if nulls.is_some_and(|nulls| nulls.is_null(row)) {
                 placing.placement.null_time += 1;
+                if self.rejects {
+                    placing.placement.rejected.push(Rejected::without_time(row, running.of(row)));
+                }
                 continue;
             }
             let late_from = match last {
@@ -207,6 +230,10 @@ impl Placer {
             };
             if running.of(row) >= late_from {
                 placing.placement.late += 1;
+                if self.rejects {
+                    let missed = self.missed(row, running.of(row), (*start, *end));
+                    placing.placement.rejected.push(missed);
+                }
             } else {
                 placing.put(row, PartKey { end: *end, start: *start });
             }

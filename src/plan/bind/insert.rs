@@ -163,12 +163,13 @@ fn coerce(
 
 /// Whether values go in without a CAST: within a family of types. A value that does not fit fails
 /// when it comes.
-fn is_assignable(from: &DataType, to: &DataType) -> bool {
+pub(in crate::plan) fn is_assignable(from: &DataType, to: &DataType) -> bool {
     use DataType::{Binary, Date32, List, Map, Null, Struct, Time32, Time64, Timestamp, Utf8};
     match (from, to) {
         (Null, _) => true,
         (from, to) if from.is_numeric() && to.is_numeric() => true,
-        (Utf8 | DataType::LargeUtf8 | DataType::Utf8View, Utf8) => true,
+        // No column of a table can be declared as an INTERVAL.
+        (Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Interval(_), Utf8) => true,
         (DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_), Binary) => true,
         (Timestamp(_, from), Timestamp(_, to)) => from.is_some() == to.is_some(),
         (Date32, Timestamp(_, None)) => true,

@@ -25,13 +25,13 @@ use self::names::{Collector, Names, Resolver};
 use self::provider::Provider;
 use super::diagnose::{from_datafusion, from_sql_span, near, with_names};
 use super::function::FunctionRegistry;
-use super::window;
+use super::{late, window};
 use crate::catalog::{Catalog, ConnectorCatalog, Relation, View};
 use crate::error::{Code, Error, Span, code};
 use crate::sql;
 
 pub(super) use expression::bind_expression;
-pub(super) use insert::{bind_insert, is_writable};
+pub(super) use insert::{bind_insert, is_assignable, is_writable};
 pub(super) use options::TimeOptions;
 pub(super) use provider::StreamTable;
 pub(super) use table::create_table;
@@ -48,6 +48,8 @@ pub(super) struct Session {
     pub(super) zone: String,
     pub(super) functions: Arc<FunctionRegistry>,
     pub(super) config: ConfigOptions,
+    /// Rows that a side table of this plan may hold.
+    pub(super) side_table_rows: usize,
     /// Views bound so far, and those being bound.
     views: Mutex<HashMap<String, Arc<LogicalPlan>>>,
     open_views: Mutex<Vec<String>>,
@@ -66,6 +68,7 @@ impl Session {
         connectors: &Arc<dyn ConnectorCatalog>,
         zone: &str,
         functions: &Arc<FunctionRegistry>,
+        side_table_rows: usize,
     ) -> Arc<Self> {
         let mut config = ConfigOptions::default();
         config.execution.time_zone = Some(zone.to_owned());
@@ -78,6 +81,7 @@ impl Session {
             zone: zone.to_owned(),
             functions: Arc::clone(functions),
             config,
+            side_table_rows,
             views: Mutex::default(),
             open_views: Mutex::default(),
             next_window: AtomicUsize::new(0),
@@ -112,7 +116,7 @@ impl Session {
 
     fn bind_view_text(self: &Arc<Self>, view: &View) -> Result<LogicalPlan, Error> {
         let query = sql::parse_query(&view.sql)?;
-        let plan = bind_query(self, &query)?;
+        let plan = late::without_places(bind_query(self, &query)?).map_err(from_datafusion)?;
         rename_columns(plan, &view.columns)
     }
 }

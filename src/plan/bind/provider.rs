@@ -23,14 +23,19 @@ pub(super) struct Provider {
     relations: Vec<Arc<dyn RelationPlanner>>,
     types: Arc<dyn TypePlanner>,
     expressions: Vec<Arc<dyn ExprPlanner>>,
+    config: ConfigOptions,
 }
 
 impl Provider {
     pub(super) fn new(session: &Arc<Session>, blocks: &[BlockClauses]) -> Self {
         let mut expressions: Vec<Arc<dyn ExprPlanner>> = vec![Arc::new(CastArguments)];
         expressions.extend(session.functions.expr_planners.iter().map(Arc::clone));
+        let mut config = session.config.clone();
+        // A block with clauses stands in a subquery of ours; its ORDER BY is that of the query.
+        config.sql_parser.enable_subquery_sort_elimination = blocks.is_empty();
         Self {
             session: Arc::clone(session),
+            config,
             expressions,
             relations: vec![Arc::new(StreamRelations::new(session, blocks))],
             types: Arc::new(SqlTypes { zone: session.zone.clone() }),
@@ -119,7 +124,7 @@ impl ContextProvider for Provider {
     }
 
     fn options(&self) -> &ConfigOptions {
-        &self.session.config
+        &self.config
     }
 
     fn udf_names(&self) -> Vec<String> {

@@ -10,9 +10,11 @@ use datafusion_expr::{LogicalPlan, LogicalPlanBuilder};
 use sqlparser::ast::{Expr, FunctionArguments, ObjectName, Spanned, TableFactor};
 
 use super::provider::StreamTable;
-use super::{Session, table};
+use super::{Session, declared_name, find_relation, single_name, table};
+use crate::catalog::Relation;
 use crate::error::{Error, Span, code};
 use crate::plan::diagnose::{carry, from_datafusion, from_sql_span};
+use crate::plan::late::{self, LateTarget};
 use crate::plan::window::{WindowFunction, WindowNode, bind_window};
 use crate::sql::{BlockClauses, Emit, block_of_alias};
 
@@ -75,6 +77,13 @@ impl RelationPlanner for StreamRelations {
                 };
                 let plan = context.plan(inner)?;
                 check_window(&plan, block).map_err(carry)?;
+                let plan = match &block.late_rows_into {
+                    Some((name, span)) => {
+                        let target = self.late_target(name, *span).map_err(carry)?;
+                        late::keep_late_rows(plan, target)?
+                    }
+                    None => plan,
+                };
                 planned(plan, alias.clone())
             }
             TableFactor::Table { version: Some(_), .. } => Err(unsupported("FOR SYSTEM_TIME AS OF", span)),
@@ -121,6 +130,30 @@ impl StreamRelations {
         bind_window(function, args, span, self.session.next_window(), context).map_err(carry)
     }
 
+    /// The table that `LATE ROWS INTO` names: a sink that exists, or the name of a side table.
+    fn late_target(&self, name: &ObjectName, span: Span) -> Result<LateTarget, Error> {
+        let ident = single_name(name)?;
+        let at = from_sql_span(ident.span).or(Some(span));
+        let table = match find_relation(&self.session, ident) {
+            None => return Ok(LateTarget { name: declared_name(name)?, table: None, span: Some(span) }),
+            Some(Relation::Table(table)) => table,
+            Some(Relation::View(view)) => {
+                let message = format!("\"{}\" is a view; it takes no late rows", view.name);
+                return Err(Error::plan(code::INVALID_QUERY, message)
+                    .at(at)
+                    .hint("Name a table that can be written, or a name that does not exist yet."));
+            }
+        };
+        if !self.session.connectors.check(table)?.is_sink {
+            let message = format!(
+                "\"{}\" can't be written: the connector \"{}\" only reads",
+                table.name, table.connector
+            );
+            return Err(Error::plan(code::SINK_MISMATCH, message).at(at));
+        }
+        Ok(LateTarget { name: table.name.clone(), table: Some(Arc::clone(table)), span: Some(span) })
+    }
+
     /// A table that exists only in this query, its columns read from the file.
     fn file(&self, path: &str) -> Result<LogicalPlan, Error> {
         let table = table::of_file(&self.session, path)?;
@@ -150,9 +183,6 @@ fn check_clauses(block: &BlockClauses) -> Result<(), Error> {
     };
     if let Some((_, span)) = &block.allow_lateness {
         return refuse("ALLOW LATENESS", *span);
-    }
-    if let Some((_, span)) = &block.late_rows_into {
-        return refuse("LATE ROWS INTO", *span);
     }
     match &block.emit {
         None | Some((Emit::OnWindowClose, _)) => Ok(()),

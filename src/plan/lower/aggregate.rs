@@ -12,6 +12,7 @@ use datafusion_physical_expr::expressions::{case, lit};
 use super::dependence::{Dependence, dependence};
 use super::expression::{columns_of, plain_column};
 use super::grouping::Grouping;
+use super::late::{Carried, named_columns};
 use super::window::session_distribution;
 use super::{Above, Lowered, Lowering, Part, Pending, Role, Slot, Stream, Window};
 use crate::error::{Error, code};
@@ -137,6 +138,7 @@ impl Lowering<'_> {
         } else {
             input = self.materialize(input);
         }
+        self.check_late_windows(&input, grouped.window)?;
         let key_columns = self.key_columns(&keys, grouping, schema, &mut input)?;
         let sets = grouping.masks(&keys);
         if let Some(pending) = &input.pending
@@ -183,7 +185,7 @@ impl Lowering<'_> {
             input,
             Output { fields: &mut fields, roles: &mut roles, slots: &mut slots },
         )?;
-        Ok(Lowered { node, slots, pending: None })
+        Ok(Lowered { node, slots, pending: None, carried: Carried::default() })
     }
 
     fn unwindowed(
@@ -216,7 +218,7 @@ impl Lowering<'_> {
             input,
             Output { fields: &mut fields, roles: &mut roles, slots: &mut slots },
         )?;
-        Ok(Lowered { node, slots, pending: None })
+        Ok(Lowered { node, slots, pending: None, carried: Carried::default() })
     }
 
     /// The columns of the keys; expressions are computed below the aggregation.
@@ -391,6 +393,14 @@ impl Lowering<'_> {
             std::mem::take(roles),
             stream,
         );
+        if bounds > 0 && self.late.is_open() {
+            let bounds = Part::ALL.map(|part| self.schema(node).field(part as usize).data_type().clone());
+            let columns = match input.carried.columns.is_empty() {
+                true => named_columns(aggregate.input.schema(), &input.slots),
+                false => input.carried.columns.clone(),
+            };
+            self.add_late_output(node, &input.carried, &columns, [&bounds[2], &bounds[1]], true);
+        }
         match wanted {
             Some(wanted) => self.renumber(node, id_column, &grouping.ids(keys), &wanted),
             None => Ok(node),

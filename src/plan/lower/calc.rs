@@ -120,9 +120,19 @@ impl Lowering<'_> {
                 });
             }
         }
+        for index in input.carried.indexes() {
+            let place = moved[*index].unwrap_or_else(|| {
+                project.push(self.column(input.node, *index));
+                roles.push(self.roles[input.node][*index].clone());
+                fields.push(Arc::clone(&self.schema(input.node).fields()[*index]));
+                project.len() - 1
+            });
+            moved[*index].get_or_insert(place);
+            *index = place;
+        }
         let schema = Arc::new(Schema::new(fields));
         let node = self.add_projection(input.node, project, schema, roles, &moved);
-        Ok(Lowered { node, slots, pending: input.pending })
+        Ok(Lowered { node, slots, pending: input.pending, carried: input.carried })
     }
 
     /// What an expression over time attributes is: no longer one.
@@ -196,8 +206,21 @@ impl Lowering<'_> {
 
     /// The node with exactly the columns that `schema` names, in its order and with its types.
     pub(super) fn layout(&mut self, lowered: Lowered, schema: &SchemaRef) -> Result<NodeId, Error> {
+        self.layout_with(lowered, schema, &[])
+    }
+
+    /// The same, and behind these columns the `extra` ones of the node as they are.
+    pub(super) fn layout_with(
+        &mut self,
+        lowered: Lowered,
+        schema: &SchemaRef,
+        extra: &[usize],
+    ) -> Result<NodeId, Error> {
         let lowered = self.materialize(lowered);
         let given = Arc::clone(self.schema(lowered.node));
+        let mut wanted_fields = schema.fields().to_vec();
+        wanted_fields.extend(extra.iter().map(|index| Arc::clone(&given.fields()[*index])));
+        let schema = &Arc::new(Schema::new(wanted_fields));
         let indexes: Vec<usize> = lowered
             .slots
             .iter()
@@ -205,6 +228,7 @@ impl Lowering<'_> {
                 Slot::Column(index) => Some(*index),
                 Slot::Pending(_) => None,
             })
+            .chain(extra.iter().copied())
             .collect();
         debug_assert_eq!(indexes.len(), schema.fields().len(), "a slot for each column");
         let same = indexes.len() == given.fields().len()

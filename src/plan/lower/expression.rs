@@ -47,7 +47,7 @@ impl Scope {
         Ok(Self { schema })
     }
 
-    fn column(&self, index: usize) -> Expr {
+    pub(super) fn column(&self, index: usize) -> Expr {
         Expr::Column(Column::new_unqualified(self.schema.field(index).name()))
     }
 

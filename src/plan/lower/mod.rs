@@ -11,6 +11,7 @@ mod calc;
 mod dependence;
 mod expression;
 mod grouping;
+mod late;
 mod not_null;
 mod order;
 mod relation;
@@ -24,7 +25,9 @@ use arrow::datatypes::{DataType, SchemaRef};
 use chrono_tz::Tz;
 use datafusion_expr::LogicalPlan;
 
+use self::late::{Carried, Late};
 use super::bind::Session;
+use super::late::LateNode;
 use super::places::Places;
 use super::{NodeId, Operation, PlanNode, StreamPlan, StreamProperties, WindowKind, WindowSpec};
 use crate::catalog::Table;
@@ -45,13 +48,15 @@ pub(super) fn lower(
     let mut lowering = Lowering {
         session,
         places: Places::default(),
-        plan: StreamPlan { nodes: Vec::new(), sinks: Vec::new(), warnings: Vec::new() },
+        plan: StreamPlan::default(),
         roles: Vec::new(),
+        late: Late::default(),
     };
     for (plan, target, places) in queries {
         lowering.places = places;
         lowering.sink(&plan, target).map_err(|error| lowering.places.locate(error))?;
     }
+    lowering.late_sinks()?;
     Ok(lowering.plan)
 }
 
@@ -63,6 +68,8 @@ struct Lowering<'a> {
     plan: StreamPlan,
     /// For each node, what its columns mean for event time.
     roles: Vec<Vec<Role>>,
+    /// What `LATE ROWS INTO` asks for.
+    late: Late,
 }
 
 /// What a column means for event time.
@@ -167,6 +174,7 @@ struct Lowered {
     /// One for each column of the logical plan.
     slots: Vec<Slot>,
     pending: Option<Pending>,
+    carried: Carried,
 }
 
 /// What stands above a plan, as far as it matters below.
@@ -190,7 +198,10 @@ impl Lowering<'_> {
             LogicalPlan::EmptyRelation(empty) => self.empty(empty),
             LogicalPlan::Sort(sort) => self.sort(sort, above),
             LogicalPlan::Limit(limit) => self.limit(limit),
-            LogicalPlan::Extension(extension) => self.window(extension, above),
+            LogicalPlan::Extension(extension) => match extension.node.as_any().downcast_ref::<LateNode>() {
+                Some(block) => self.late_block(block, above),
+                None => self.window(extension, above),
+            },
             LogicalPlan::Join(_) => Err(unsupported("a join").at(self.places.join)),
             LogicalPlan::Window(_) => Err(unsupported("OVER").at(self.places.over)),
             LogicalPlan::Subquery(_) => Err(unsupported("a subquery").at(self.places.subquery)),
@@ -231,7 +242,7 @@ impl Lowering<'_> {
             time_attributes,
             key: stream.key,
         };
-        self.plan.nodes.push(PlanNode { operation, inputs, schema, properties });
+        self.plan.nodes.push(PlanNode { operation, inputs, schema, properties, late: None });
         self.roles.push(roles);
         self.plan.nodes.len() - 1
     }

@@ -4,6 +4,7 @@ use datafusion_expr::logical_plan::{FetchType, SkipType};
 use datafusion_expr::{Limit, LogicalPlan, Sort, SortExpr};
 
 use super::expression::plain_column;
+use super::late::named_columns;
 use super::{Above, Lowered, Lowering, Slot, unsupported};
 use crate::error::{Error, code};
 use crate::plan::diagnose::from_datafusion;
@@ -45,10 +46,20 @@ impl Lowering<'_> {
         };
         let below = self.add_exchange(input.node, Distribution::Single);
         let mut stream = self.stream(below);
+        let late = match (&operation, self.late.is_open()) {
+            (Operation::TemporalSort(sort), true) => {
+                Some(self.schema(below).field(sort.time).data_type().clone())
+            }
+            _ => None,
+        };
         // A full sort gives its rows at the end: no watermark passes before them.
         stream.watermark &= matches!(operation, Operation::TemporalSort(_));
         let (schema, roles) = (self.schema(below).clone(), self.roles[below].clone());
         input.node = self.push(operation, vec![below], schema, roles, stream);
+        if let Some(time_type) = late {
+            let columns = named_columns(sort.input.schema(), &input.slots);
+            self.add_late_output(input.node, &input.carried, &columns, [&time_type, &time_type], true);
+        }
         Ok(input)
     }
 

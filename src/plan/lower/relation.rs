@@ -8,6 +8,7 @@ use arrow::record_batch::RecordBatch;
 use datafusion_common::ScalarValue;
 use datafusion_expr::{EmptyRelation, Union, Values};
 
+use super::late::{Carried, origin_columns};
 use super::{Above, Lowered, Lowering, Role, Slot, Stream};
 use crate::error::{Error, code};
 use crate::plan::Operation;
@@ -17,10 +18,13 @@ use crate::plan::diagnose::from_datafusion;
 impl Lowering<'_> {
     pub(super) fn union(&mut self, union: &Union, above: Above) -> Result<Lowered, Error> {
         let schema: SchemaRef = Arc::clone(union.schema.inner());
-        let mut inputs = Vec::with_capacity(union.inputs.len());
-        for input in &union.inputs {
-            let lowered = self.lower(input, above)?;
-            inputs.push(self.layout(lowered, &schema)?);
+        let lowered =
+            union.inputs.iter().map(|input| self.lower(input, above)).collect::<Result<Vec<_>, _>>()?;
+        let origins: Option<Vec<[usize; 2]>> = lowered.iter().map(|input| input.carried.origin()).collect();
+        let mut inputs = Vec::with_capacity(lowered.len());
+        for (index, lowered) in lowered.into_iter().enumerate() {
+            let extra = origins.as_ref().map(|origins| origins[index]);
+            inputs.push(self.layout_with(lowered, &schema, extra.as_ref().map_or(&[], |extra| extra))?);
         }
         let all = |promise: fn(&crate::plan::StreamProperties) -> bool| {
             inputs.iter().all(|input| promise(&self.plan.nodes[*input].properties))
@@ -30,18 +34,26 @@ impl Lowering<'_> {
             watermark: all(|properties| properties.watermark),
             key: None,
         };
-        let roles = (0..schema.fields().len()).map(|column| self.united_role(&inputs, column)).collect();
+        let mut roles: Vec<Role> =
+            (0..schema.fields().len()).map(|column| self.united_role(&inputs, column)).collect();
         let slots = (0..schema.fields().len()).map(Slot::Column).collect();
         let nullable =
             |column: usize| inputs.iter().any(|input| self.schema(*input).field(column).is_nullable());
-        let fields: Vec<_> = schema
+        let mut fields: Vec<_> = schema
             .fields()
             .iter()
             .enumerate()
             .map(|(index, field)| field.as_ref().clone().with_nullable(nullable(index)))
             .collect();
+        let mut carried = Carried::default();
+        if origins.is_some() {
+            carried.source = Some(fields.len());
+            carried.split = Some(fields.len() + 1);
+            fields.extend(origin_columns());
+            roles.extend([Role::Plain, Role::Plain]);
+        }
         let node = self.push(Operation::Union, inputs, Arc::new(Schema::new(fields)), roles, stream);
-        Ok(Lowered { node, slots, pending: None })
+        Ok(Lowered { node, slots, pending: None, carried })
     }
 
     /// A column is a time attribute if it is one in every input.
@@ -100,6 +112,7 @@ impl Lowering<'_> {
         let width = schema.fields().len();
         let stream = Stream { bounded: true, watermark: false, key: None };
         let node = self.push(Operation::Values(batch), Vec::new(), schema, vec![Role::Plain; width], stream);
-        Lowered { node, slots: (0..width).map(Slot::Column).collect(), pending: None }
+        let slots = (0..width).map(Slot::Column).collect();
+        Lowered { node, slots, pending: None, carried: Carried::default() }
     }
 }

@@ -8,6 +8,7 @@ use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::{Expr, TableScan};
 
 use super::expression::Scope;
+use super::late::{Carried, origin_columns};
 use super::{Lowered, Lowering, Role, Slot, Stream};
 use crate::catalog::{ColumnKind, Table};
 use crate::error::{Error, code};
@@ -37,7 +38,7 @@ impl Lowering<'_> {
         };
         let width = wanted.len();
         let wanted = at_least_one(&table, wanted);
-        let node = source_node(&table, &wanted)?;
+        let mut node = source_node(&table, &wanted)?;
         if table.bounded && node.watermark.as_ref().is_some_and(|spec| spec.idle_after_us.is_some()) {
             let name = &table.name;
             let warning = format!("IDLE AFTER of table \"{name}\" has no effect: the table ends by itself");
@@ -45,14 +46,22 @@ impl Lowering<'_> {
                 self.plan.warnings.push(warning);
             }
         }
-        let fields: Vec<Field> = wanted
+        let mut fields: Vec<Field> = wanted
             .iter()
             .map(|index| {
                 let column = &table.columns[*index];
                 Field::new(&column.name, column.data_type.clone(), column.nullable)
             })
             .collect();
-        let roles = wanted.iter().map(|index| role(&table, *index)).collect();
+        let mut roles: Vec<Role> = wanted.iter().map(|index| role(&table, *index)).collect();
+        let mut carried = Carried::default();
+        if self.late.is_open() {
+            node.with_origin = true;
+            carried.source = Some(fields.len());
+            carried.split = Some(fields.len() + 1);
+            fields.extend(origin_columns());
+            roles.extend([Role::Plain, Role::Plain]);
+        }
         let stream = Stream {
             bounded: table.bounded,
             watermark: table.watermark.is_some(),
@@ -61,8 +70,17 @@ impl Lowering<'_> {
         let slots = (0..width).map(Slot::Column).collect();
         let schema = Arc::new(Schema::new(fields));
         let node = self.push(Operation::Source(node), Vec::new(), schema, roles, stream);
-        Ok(Lowered { node, slots, pending: None })
+        if keeps_malformed(&table) {
+            self.add_malformed_output(node);
+        }
+        Ok(Lowered { node, slots, pending: None, carried })
     }
+}
+
+/// Whether rows that can't be read go to the side table: `'errors' = 'side'`.
+fn keeps_malformed(table: &Table) -> bool {
+    let mut entries = table.options.entries().iter();
+    entries.any(|entry| (entry.key == "errors" || entry.key.ends_with(".errors")) && entry.value == "side")
 }
 
 /// A query that only counts rows reads one column of them: a batch without columns is easily lost.
@@ -142,6 +160,7 @@ fn source_node(table: &Arc<Table>, wanted: &[usize]) -> Result<SourceNode, Error
         watermark: source_watermark,
         read,
         read_schema: Arc::new(read_schema),
+        with_origin: false,
     })
 }
 

@@ -7,7 +7,7 @@ use datafusion_common::DFSchema;
 use datafusion_expr::{Expr, Extension};
 
 use super::expression::columns_of;
-use super::{Above, Lowered, Lowering, Part, Pending, Role, Slot, Window};
+use super::{Above, Lowered, Lowering, Part, Pending, Role, Slot, Window, late};
 use crate::error::{Error, code};
 use crate::plan::diagnose::from_datafusion;
 use crate::plan::window::{WindowCall, WindowNode};
@@ -33,16 +33,22 @@ impl Lowering<'_> {
         };
         let data_type = self.schema(input.node).field(time).data_type().clone();
         let window = Window { id: node.id, spec: node.spec };
+        self.check_late_session(window)?;
         let partition = self.columns_for(&node.partition, node.input.schema(), &mut input)?;
+        let mut carried = input.carried.clone();
+        carried.columns = match node.keeps_all {
+            true => late::named_columns(node.input.schema(), &input.slots),
+            false => Vec::new(),
+        };
         let mut slots = input.slots;
         slots.extend(Part::ALL.map(Slot::Pending));
         let pending = Pending { window, time, data_type, partition, in_order: above.order };
-        Ok(Lowered { node: input.node, slots, pending: Some(pending) })
+        Ok(Lowered { node: input.node, slots, pending: Some(pending), carried })
     }
 
     /// Computes a pending window, so that its columns have values.
     pub(super) fn materialize(&mut self, lowered: Lowered) -> Lowered {
-        let Lowered { mut node, slots, pending: Some(pending) } = lowered else { return lowered };
+        let Lowered { mut node, slots, pending: Some(pending), carried } = lowered else { return lowered };
         let is_session = pending.window.is_session();
         if is_session {
             node = self.add_exchange(node, session_distribution(&pending.partition, pending.in_order));
@@ -74,6 +80,11 @@ impl Lowering<'_> {
         let mut stream = self.stream(node);
         stream.key = None;
         let node = self.push(operation, vec![node], Arc::new(Schema::new(fields)), roles, stream);
+        if !carried.columns.is_empty() {
+            let bound = Part::End.data_type(&pending.data_type, pending.window.spec.zone);
+            let types = [&pending.data_type, &bound];
+            self.add_late_output(node, &carried, &carried.columns, types, false);
+        }
         let slots = slots
             .into_iter()
             .map(|slot| match slot {
@@ -81,7 +92,7 @@ impl Lowering<'_> {
                 column @ Slot::Column(_) => column,
             })
             .collect();
-        Lowered { node, slots, pending: None }
+        Lowered { node, slots, pending: None, carried }
     }
 
     /// Computes a pending window if one of `exprs` reads its columns.

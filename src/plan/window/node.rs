@@ -40,6 +40,8 @@ pub(in crate::plan) struct WindowNode {
     pub(in crate::plan) partition: Vec<Expr>,
     pub(in crate::plan) spec: WindowSpec,
     pub(in crate::plan) call: Arc<WindowCall>,
+    /// All columns of the input are needed below, whatever is read above: late rows have them.
+    pub(in crate::plan) keeps_all: bool,
     schema: DFSchemaRef,
 }
 
@@ -81,7 +83,12 @@ impl WindowNode {
             fields.push((None, Arc::new(Field::new(name, data_type, false))));
         }
         let schema = DFSchema::new_with_metadata(fields, input.schema().inner().metadata().clone())?;
-        Ok(Self { id, input, time, partition, spec, call, schema: Arc::new(schema) })
+        Ok(Self { id, input, time, partition, spec, call, keeps_all: false, schema: Arc::new(schema) })
+    }
+
+    /// The same window, below which no column of the input is left out.
+    pub(in crate::plan) fn keeping_all(&self) -> Self {
+        Self { keeps_all: true, ..self.clone() }
     }
 }
 
@@ -160,12 +167,17 @@ impl UserDefinedLogicalNodeCore for WindowNode {
         let (Some(time), Ok([input])) = (exprs.next(), <[LogicalPlan; 1]>::try_from(inputs)) else {
             return Err(DataFusionError::Internal("a window has one time column and one input".to_owned()));
         };
-        Self::build(self.id, Arc::new(input), time, exprs.collect(), self.spec, Arc::clone(&self.call))
+        let call = Arc::clone(&self.call);
+        let node = Self::build(self.id, Arc::new(input), time, exprs.collect(), self.spec, call)?;
+        Ok(Self { keeps_all: self.keeps_all, ..node })
     }
 
     /// The wanted columns of the input and always the time column and those of PARTITION BY.
     fn necessary_children_exprs(&self, output_columns: &[usize]) -> Option<Vec<Vec<usize>>> {
         let width = self.input.schema().fields().len();
+        if self.keeps_all {
+            return Some(vec![(0..width).collect()]);
+        }
         let mut wanted: Vec<usize> = output_columns.iter().copied().filter(|index| *index < width).collect();
         for column in self.expressions().iter().flat_map(Expr::column_refs) {
             wanted.push(self.input.schema().index_of_column(column).ok()?);

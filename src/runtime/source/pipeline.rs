@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use arrow::array::BooleanArray;
+use arrow::array::{ArrayRef, BooleanArray, StringArray, StringViewArray};
 use arrow::buffer::NullBuffer;
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
@@ -16,10 +16,10 @@ use super::batch_of;
 use super::board::{SplitCell, SplitState};
 use super::watermark::{WatermarkRule, run};
 use crate::catalog::NullTime;
-use crate::connector::{Lines, Read, SplitBatch, SplitReader};
+use crate::connector::{Lines, Read, RejectedRow, SplitBatch, SplitReader};
 use crate::error::{Error, code};
 use crate::operator::evaluate::evaluate;
-use crate::plan::{ExprRef, SourceNode, SourceWatermark};
+use crate::plan::{ExprRef, LateOutput, PlanNode, SourceNode, SourceWatermark};
 use crate::stream::{Clock, RunningWatermark, StreamBatch, StreamElement, Watermark, event_times};
 
 /// What all splits of a source have in common.
@@ -32,6 +32,10 @@ pub(in super::super) struct SourceShape {
     max_ahead_us: Option<i64>,
     clock: Arc<dyn Clock>,
     last_arrival: Mutex<Option<Arrival>>,
+    /// Two more columns tell the table and the split of a row.
+    with_origin: bool,
+    /// The second output: rows that can't be read.
+    late: Option<Arc<LateOutput>>,
     pub(in super::super) counters: Arc<SourceCounters>,
 }
 
@@ -43,10 +47,10 @@ pub(super) struct Arrival {
 }
 
 impl SourceShape {
-    /// `schema` is that of the node's output.
+    /// `plan_node` is the node of the source.
     pub(in super::super) fn try_new(
         node: &SourceNode,
-        schema: &SchemaRef,
+        plan_node: &PlanNode,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, Error> {
         let time = match &node.watermark {
@@ -62,11 +66,13 @@ impl SourceShape {
         Ok(Self {
             table: node.table.name.clone(),
             output: node.output.clone(),
-            schema: Arc::clone(schema),
+            schema: Arc::clone(&plan_node.schema),
             max_ahead_us: node.watermark.as_ref().and_then(|spec| spec.max_ahead_us),
             time,
             clock,
             last_arrival: Mutex::new(None),
+            with_origin: node.with_origin,
+            late: plan_node.late.clone(),
             counters: Arc::default(),
         })
     }
@@ -99,6 +105,14 @@ impl SourceShape {
     }
 }
 
+/// What was read of a split at once.
+pub(super) struct SplitRead {
+    /// Rows, then the watermark after them; at last `End`.
+    pub(super) elements: Vec<StreamElement>,
+    /// Rows that could not be read, in the columns of the source's second output.
+    pub(super) rejected: Option<StreamBatch>,
+}
+
 /// A split, and how far its event time has come.
 pub(in super::super) struct SplitPipeline {
     reader: Box<dyn SplitReader>,
@@ -113,8 +127,8 @@ pub(in super::super) struct SplitPipeline {
 
 /// What a read of a split came to.
 pub(super) enum Step {
-    /// Rows, then the watermark after them; at last `End`.
-    Elements(Vec<StreamElement>),
+    /// Rows or the end.
+    Read(SplitRead),
     /// Nothing: this is why.
     Quiet(SplitState),
 }
@@ -158,11 +172,14 @@ impl SplitPipeline {
             Read::Empty if self.has_spoken => return Ok(Step::Quiet(SplitState::Empty)),
             Read::Empty => return Ok(Step::Quiet(SplitState::NeverSpoke)),
             Read::Disconnected => return Ok(Step::Quiet(SplitState::Disconnected)),
-            Read::End => return Ok(Step::Elements(vec![StreamElement::End])),
+            Read::End => {
+                return Ok(Step::Read(SplitRead { elements: vec![StreamElement::End], rejected: None }));
+            }
         };
         self.has_spoken = true;
         let total = (rows.num_rows() + rejected.len()) as u64;
         counters.rows_read.fetch_add(total, Ordering::Relaxed);
+        let kept = self.malformed(&rejected, arrived)?;
         if !rejected.is_empty() {
             counters.reject(self.reader.name(), rejected);
         }
@@ -173,7 +190,29 @@ impl SplitPipeline {
         }
         let elements = self.prepare(rows, &lines, arrived, wall_us)?;
         self.cell.set_watermark(self.watermark);
-        Ok(Step::Elements(elements))
+        Ok(Step::Read(SplitRead { elements, rejected: kept }))
+    }
+
+    /// Rows that could not be read, for the side table, where somebody wants them.
+    fn malformed(&self, rejected: &[RejectedRow], arrived: Instant) -> Result<Option<StreamBatch>, Error> {
+        let Some(late) = &self.shape.late else { return Ok(None) };
+        let texts: Vec<&str> = rejected.iter().filter(|row| row.keep).map(|row| row.text.as_str()).collect();
+        if texts.is_empty() {
+            return Ok(None);
+        }
+        let same = |text: &str| -> ArrayRef {
+            Arc::new(StringArray::from_iter_values(std::iter::repeat_n(text, texts.len())))
+        };
+        let columns = late.schema.fields().iter().map(|field| match field.name().as_str() {
+            "late_reason" => Ok(same("malformed")),
+            "late_operator" => Ok(same(&late.operator)),
+            "late_source" => Ok(same(&self.shape.table)),
+            "late_split" => Ok(same(self.reader.name())),
+            "late_text" => Ok(Arc::new(StringArray::from_iter_values(&texts)) as ArrayRef),
+            other => Err(Error::internal("source", format!("no column \"{other}\""))),
+        });
+        let rows = batch_of(&late.schema, columns.collect::<Result<_, _>>()?, texts.len())?;
+        Ok(Some(StreamBatch::inserts(rows, arrived)))
     }
 
     fn prepare(
@@ -238,7 +277,14 @@ impl SplitPipeline {
 
     fn output(&self, rows: &RecordBatch) -> Result<RecordBatch, Error> {
         let columns = self.shape.output.iter().map(|expr| evaluate(expr, rows));
-        let columns = columns.collect::<Result<_, _>>().map_err(|error| self.place(error))?;
+        let mut columns: Vec<ArrayRef> =
+            columns.collect::<Result<_, _>>().map_err(|error| self.place(error))?;
+        if self.shape.with_origin {
+            for name in [self.shape.table.as_str(), self.reader.name()] {
+                let names = std::iter::repeat_n(name, rows.num_rows());
+                columns.push(Arc::new(StringViewArray::from_iter_values(names)));
+            }
+        }
         batch_of(&self.shape.schema, columns, rows.num_rows())
     }
 

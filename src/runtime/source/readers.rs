@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::super::channel::{Signal, lock};
+use super::super::channel::{Sender, Signal, lock};
 use super::super::job::panic_text;
 use super::super::merge::{Inputs, Polled};
 use super::board::{SplitCell, SplitState};
 use super::idle::IdleTimer;
-use super::pipeline::{SourceShape, SplitPipeline, Step};
+use super::pipeline::{SourceShape, SplitPipeline, SplitRead, Step};
 use crate::connector::{CancelToken, Source};
 use crate::error::Error;
 use crate::stream::{Clock, StreamElement, StreamStatus, Watermark};
@@ -36,6 +36,8 @@ pub(in super::super) struct SplitInputs {
     splits: Vec<Split>,
     /// Without event time the splits are read one after another.
     in_turn: bool,
+    /// Where rows go that can't be read, if anywhere.
+    rejects: Option<Arc<Sender>>,
     idleness: Option<Idleness>,
     clock: Arc<dyn Clock>,
     /// Where the clock has brought the watermark of the quiet source, and when that was found.
@@ -74,6 +76,8 @@ pub(in super::super) struct Reading {
     pub(in super::super) cancel: CancelToken,
     /// The table.
     pub(in super::super) name: String,
+    /// Where rows go that can't be read, if anywhere.
+    pub(in super::super) rejects: Option<Arc<Sender>>,
 }
 
 struct Shared {
@@ -105,7 +109,7 @@ struct Work {
 }
 
 struct Slot {
-    read: VecDeque<Result<Vec<StreamElement>, Error>>,
+    read: VecDeque<Result<SplitRead, Error>>,
     /// The split, while it has enough read ahead.
     resting: Option<SplitPipeline>,
     /// When the reader found nothing, if that is what it said last.
@@ -173,6 +177,7 @@ impl SplitInputs {
             shared,
             splits: Vec::new(),
             in_turn: reading.in_turn,
+            rejects: reading.rejects,
             idleness,
             clock: Arc::clone(shape.clock()),
             advanced: None,
@@ -302,6 +307,10 @@ impl Inputs for SplitInputs {
             });
         };
         let read = read?;
+        if let (Some(rejects), Some(batch)) = (&self.rejects, read.rejected) {
+            rejects.send(StreamElement::Batch(batch));
+        }
+        let read = read.elements;
         if self.in_turn && read.iter().any(|element| matches!(element, StreamElement::End)) {
             let mut work = lock(&self.shared.work);
             self.wake(&mut work, input + 1);
@@ -342,7 +351,7 @@ fn read(shared: &Shared) {
         }
         let quiet = work.quiet.len();
         let slot = &mut work.slots[split];
-        let elements = match read {
+        let read = match read {
             Ok(Step::Quiet(state)) => {
                 slot.cell.set(state);
                 slot.found_empty_us = match state {
@@ -359,13 +368,14 @@ fn read(shared: &Shared) {
                 }
                 continue;
             }
-            Ok(Step::Elements(elements)) => Ok(elements),
+            Ok(Step::Read(read)) => Ok(read),
             Err(error) => Err(error),
         };
         slot.found_empty_us = None;
         slot.nap = FIRST_NAP;
-        let goes_on = matches!(&elements, Ok(given) if !matches!(given.last(), Some(StreamElement::End)));
-        slot.read.push_back(elements);
+        let goes_on =
+            matches!(&read, Ok(given) if !matches!(given.elements.last(), Some(StreamElement::End)));
+        slot.read.push_back(read);
         if goes_on && slot.read.len() < AHEAD {
             slot.cell.set(SplitState::Active);
             work.queue.push_back((split, pipeline));

@@ -7,4 +7,6 @@ CREATE TABLE t (
 SELECT window_start, window_end, COUNT(*) AS c, SUM(v) AS s
 FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
 WHERE k = 'a'
-GROUP BY window_start, window_end;
+GROUP BY window_start, window_end
+LATE ROWS INTO late_t;
+SELECT k, v, ts, late_reason, late_window_end, late_watermark, late_by FROM late_t;

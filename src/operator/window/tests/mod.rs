@@ -2,6 +2,7 @@
 
 mod edges;
 mod functions;
+mod late;
 pub(super) mod property;
 mod zones;
 

@@ -107,7 +107,7 @@ pub(in super::super) fn describe_ordered(values: &[Option<i64>]) -> String {
     format!("{},[{}]", text(values[0]), all.join(", "))
 }
 
-fn kinds() -> impl Strategy<Value = (WindowKind, i64)> {
+pub(super) fn kinds() -> impl Strategy<Value = (WindowKind, i64)> {
     let size = 1i64..8;
     prop_oneof![
         size.clone().prop_map(|size| (WindowKind::Tumble { size_us: size * MS }, size)),
@@ -121,7 +121,7 @@ fn kinds() -> impl Strategy<Value = (WindowKind, i64)> {
     .prop_flat_map(|(kind, size)| (Just(kind), (1 - size)..size))
 }
 
-fn rows() -> impl Strategy<Value = Vec<Row>> {
+pub(super) fn rows() -> impl Strategy<Value = Vec<Row>> {
     let key = prop::sample::select(vec![None, Some("a"), Some("b"), Some("c")]);
     let row = (prop::option::weighted(0.95, 0i64..12), key, prop::option::weighted(0.8, 0i64..5));
     prop::collection::vec(row, 0..60).prop_map(|rows| {

@@ -1,0 +1,425 @@
+//! `LATE ROWS INTO`: second outputs of time operators, and the sinks that take them.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema};
+use datafusion_common::{DFSchema, ScalarValue};
+use datafusion_physical_expr::expressions::lit;
+
+use super::expression::Scope;
+use super::not_null::NotNull;
+use super::{Above, Lowered, Lowering, Role, Slot, Stream, Window};
+use crate::catalog::{Column, ColumnKind, Options, Table};
+use crate::error::{Error, code};
+use crate::plan::bind::{is_assignable, is_writable};
+use crate::plan::diagnose::from_datafusion;
+use crate::plan::late::{LATE_COLUMNS, LateNode, LateTarget, late_columns};
+use crate::plan::{
+    CalcNode, ExprRef, LateOutput, LateRowsNode, NodeId, Operation, SinkNode, SinkTarget, WindowKind,
+    sql_type_name,
+};
+
+/// Columns of a node that late rows need, whatever the query reads.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Carried {
+    /// The columns that the innermost window is over, with their names.
+    pub(super) columns: Vec<(String, usize)>,
+    /// The name of the row's table.
+    pub(super) source: Option<usize>,
+    /// The name of the row's split.
+    pub(super) split: Option<usize>,
+}
+
+impl Carried {
+    /// All of them, to be moved.
+    pub(super) fn indexes(&mut self) -> impl Iterator<Item = &mut usize> {
+        let origin = self.source.iter_mut().chain(self.split.iter_mut());
+        self.columns.iter_mut().map(|(_, index)| index).chain(origin)
+    }
+
+    /// The names of table and split.
+    pub(super) fn origin(&self) -> Option<[usize; 2]> {
+        Some([self.source?, self.split?])
+    }
+}
+
+/// The blocks with the clause that are being lowered, and what was found in them.
+#[derive(Debug, Default)]
+pub(super) struct Late {
+    /// The block that is being lowered is the last one.
+    open: Vec<usize>,
+    targets: Vec<Collected>,
+}
+
+/// What goes to one table.
+#[derive(Debug)]
+struct Collected {
+    target: Arc<LateTarget>,
+    /// Nodes with a second output.
+    nodes: Vec<NodeId>,
+    /// How many of them are time operators.
+    operators: usize,
+}
+
+impl Late {
+    /// Whether a block with the clause is being lowered.
+    pub(super) fn is_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+}
+
+/// The columns that the source adds in such a block: not copied, as long as nobody looks at them.
+pub(super) fn origin_columns() -> [Field; 2] {
+    ["__late_source", "__late_split"].map(|name| Field::new(name, DataType::Utf8View, false))
+}
+
+/// The columns of a logical plan that its node has, with their names.
+pub(super) fn named_columns(schema: &DFSchema, slots: &[Slot]) -> Vec<(String, usize)> {
+    let columns = schema.fields().iter().zip(slots);
+    columns
+        .filter_map(|(field, slot)| match slot {
+            Slot::Column(index) => Some((field.name().clone(), *index)),
+            Slot::Pending(_) => None,
+        })
+        .collect()
+}
+
+impl Lowering<'_> {
+    /// A query block with the clause.
+    pub(super) fn late_block(&mut self, block: &LateNode, above: Above) -> Result<Lowered, Error> {
+        let same = |collected: &Collected| collected.target.name == block.target.name;
+        let index = self.late.targets.iter().position(same).unwrap_or_else(|| {
+            let target = Arc::clone(&block.target);
+            self.late.targets.push(Collected { target, nodes: Vec::new(), operators: 0 });
+            self.late.targets.len() - 1
+        });
+        let before = self.late.targets[index].operators;
+        self.late.open.push(index);
+        let lowered = self.lower(&block.input, above);
+        self.late.open.pop();
+        let lowered = lowered?;
+        if self.late.targets[index].operators > before {
+            return Ok(lowered);
+        }
+        Err(Error::plan(
+            code::INVALID_QUERY,
+            "LATE ROWS INTO has no effect here: nothing in the query block can find a row late",
+        )
+        .at(block.target.span)
+        .hint("Put it at the end of a query block that groups by a window or sorts by a time attribute."))
+    }
+
+    /// Gives the node a second output with these columns of its input. `time` and `bound`: the types
+    /// of the time attribute and of the bounds of windows.
+    pub(super) fn add_late_output(
+        &mut self,
+        node: NodeId,
+        carried: &Carried,
+        columns: &[(String, usize)],
+        [time, bound]: [&DataType; 2],
+        is_time_operator: bool,
+    ) {
+        let Some(open) = self.late.open.last().copied() else { return };
+        let input = Arc::clone(self.schema(self.plan.nodes[node].inputs[0]));
+        let field =
+            |(name, index): &(String, usize)| Field::new(name, input.field(*index).data_type().clone(), true);
+        let mut fields: Vec<Field> = columns.iter().map(field).collect();
+        let known = late_columns(time, bound);
+        fields.extend(known.into_iter().filter(|field| field.name() != "late_text"));
+        let output = LateOutput {
+            table: String::new(),
+            operator: self.plan.nodes[node].operation.name().to_owned(),
+            columns: columns.iter().map(|(_, index)| *index).collect(),
+            source: carried.source,
+            split: carried.split,
+            schema: Arc::new(Schema::new(fields)),
+        };
+        self.late_from(node, output, open, is_time_operator);
+    }
+
+    /// Gives a source a second output: the rows that can't be read.
+    pub(super) fn add_malformed_output(&mut self, node: NodeId) {
+        let Some(open) = self.late.open.last().copied() else { return };
+        let known = ["late_reason", "late_operator", "late_source", "late_split", "late_text"];
+        let fields: Vec<Field> = known.map(|name| Field::new(name, DataType::Utf8, true)).into();
+        let output = LateOutput {
+            table: String::new(),
+            operator: self.plan.nodes[node].operation.name().to_owned(),
+            columns: Vec::new(),
+            source: None,
+            split: None,
+            schema: Arc::new(Schema::new(fields)),
+        };
+        self.late_from(node, output, open, false);
+    }
+
+    fn late_from(&mut self, node: NodeId, output: LateOutput, open: usize, is_time_operator: bool) {
+        let collected = &mut self.late.targets[open];
+        let table = collected.target.name.clone();
+        collected.nodes.push(node);
+        collected.operators += usize::from(is_time_operator);
+        self.plan.nodes[node].late = Some(Arc::new(LateOutput { table, ..output }));
+    }
+
+    /// Rows that carry one of several windows each can't be found late for all of them.
+    pub(super) fn check_late_windows(&self, input: &Lowered, window: Window) -> Result<(), Error> {
+        let Some(open) = self.late.open.last().copied() else { return Ok(()) };
+        let overlapping = matches!(window.spec.kind, WindowKind::Hop { .. } | WindowKind::Cumulate { .. });
+        if !overlapping || input.pending.is_some() || input.carried.columns.is_empty() {
+            return Ok(());
+        }
+        let message = "LATE ROWS INTO can't run yet where a key, an argument or a condition below the \
+                       aggregation of HOP or CUMULATE reads the bounds of the window";
+        Err(Error::plan(code::NOT_SUPPORTED, message).at(self.late.targets[open].target.span).hint(
+            "Use the bounds only in GROUP BY, and compute with them in the SELECT list or an outer query.",
+        ))
+    }
+
+    /// Sessions have no second output yet.
+    pub(super) fn check_late_session(&self, window: Window) -> Result<(), Error> {
+        match self.late.open.last() {
+            Some(open) if window.is_session() => {
+                Err(Error::plan(code::NOT_SUPPORTED, "LATE ROWS INTO can't run yet with SESSION windows")
+                    .at(self.late.targets[*open].target.span)
+                    .hint("Leave the clause out: late rows are counted in the summary."))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The sinks of all second outputs.
+    pub(super) fn late_sinks(&mut self) -> Result<(), Error> {
+        for collected in std::mem::take(&mut self.late.targets) {
+            self.late_sink(&collected).map_err(|error| error.at(collected.target.span))?;
+        }
+        Ok(())
+    }
+
+    fn late_sink(&mut self, collected: &Collected) -> Result<(), Error> {
+        let name = &collected.target.name;
+        let is_taken = self.plan.sinks.iter().any(|sink| match &self.plan.nodes[*sink].operation {
+            Operation::Sink(SinkNode { target: SinkTarget::Table(table) }) => table.name == *name,
+            _ => false,
+        });
+        if is_taken {
+            let message = format!("\"{name}\" takes the rows of the INSERT already");
+            return Err(
+                Error::plan(code::SINK_MISMATCH, message).hint("Send the late rows to another table.")
+            );
+        }
+        self.number_operators(&collected.nodes);
+        let outputs = self.outputs(&collected.nodes)?;
+        let table = match &collected.target.table {
+            Some(table) => Arc::clone(table),
+            None => {
+                let table = Arc::new(self.side_table(name, &outputs)?);
+                self.plan.side_tables.push(Arc::clone(&table));
+                table
+            }
+        };
+        let columns: Vec<Column> =
+            table.columns.iter().filter(|column| is_writable(&column.kind)).cloned().collect();
+        check_columns(&table, &columns, &outputs)?;
+        let mut inputs = Vec::with_capacity(outputs.len());
+        for (node, output) in collected.nodes.iter().zip(&outputs) {
+            inputs.push(self.late_rows(*node, output, &columns, &table)?);
+        }
+        let fields: Vec<Field> = columns
+            .iter()
+            .map(|column| Field::new(&column.name, column.data_type.clone(), column.nullable))
+            .collect();
+        let roles = vec![Role::Plain; fields.len()];
+        let stream = self.late_stream(collected.nodes[0]);
+        let operation = Operation::Sink(SinkNode { target: SinkTarget::Table(table) });
+        let sink = self.push(operation, inputs, Arc::new(Schema::new(fields)), roles, stream);
+        self.plan.late_sinks.push(sink);
+        Ok(())
+    }
+
+    fn outputs(&self, nodes: &[NodeId]) -> Result<Vec<Arc<LateOutput>>, Error> {
+        let output = |node: &NodeId| self.plan.nodes[*node].late.clone();
+        nodes
+            .iter()
+            .map(output)
+            .collect::<Option<_>>()
+            .ok_or_else(|| Error::internal("the planner", "late rows of a node without them"))
+    }
+
+    /// Operators of one name are told apart by numbers.
+    fn number_operators(&mut self, nodes: &[NodeId]) {
+        let name = |lowering: &Self, node: NodeId| lowering.plan.nodes[node].operation.name();
+        for (position, node) in nodes.iter().enumerate() {
+            let same = |other: &&NodeId| name(self, **other) == name(self, *node);
+            if nodes.iter().filter(same).count() == 1 {
+                continue;
+            }
+            let number = nodes[..position].iter().filter(same).count() + 1;
+            if let Some(late) = &mut self.plan.nodes[*node].late {
+                let operator = format!("{} {number}", late.operator);
+                *late = Arc::new(LateOutput { operator, ..late.as_ref().clone() });
+            }
+        }
+    }
+
+    /// One second output in the columns of its table.
+    fn late_rows(
+        &mut self,
+        of: NodeId,
+        output: &LateOutput,
+        columns: &[Column],
+        table: &Table,
+    ) -> Result<NodeId, Error> {
+        let stream = self.late_stream(of);
+        let roles = vec![Role::Plain; output.schema.fields().len()];
+        let operation = Operation::LateRows(LateRowsNode { of, operator: output.operator.clone() });
+        let rows = self.push(operation, Vec::new(), Arc::clone(&output.schema), roles, stream.clone());
+        let mut project: Vec<ExprRef> = Vec::with_capacity(columns.len());
+        let mut fields = Vec::with_capacity(columns.len());
+        for column in columns {
+            let value = match place(&output.schema, &column.name) {
+                Some(index) => self.late_value(rows, index, column, table)?,
+                None => lit(ScalarValue::try_from(&column.data_type).map_err(from_datafusion)?),
+            };
+            project.push(match column.nullable {
+                true => value,
+                false => Arc::new(NotNull::new(value, &column.name, &table.name)),
+            });
+            fields.push(Field::new(&column.name, column.data_type.clone(), column.nullable));
+        }
+        let roles = vec![Role::Plain; fields.len()];
+        let calc = Operation::Calc(CalcNode { filter: None, project });
+        Ok(self.push(calc, vec![rows], Arc::new(Schema::new(fields)), roles, stream))
+    }
+
+    fn late_value(
+        &self,
+        rows: NodeId,
+        index: usize,
+        column: &Column,
+        table: &Table,
+    ) -> Result<ExprRef, Error> {
+        let given = Arc::clone(self.schema(rows));
+        let value = self.column(rows, index);
+        let (from, to) = (given.field(index).data_type(), &column.data_type);
+        if from == to {
+            return Ok(value);
+        }
+        if is_assignable(from, to) {
+            let scope = Scope::of(&given)?;
+            let logical = self.session.functions.cast(scope.column(index), from, to);
+            return scope.physical(&logical).map_err(from_datafusion);
+        }
+        let message = format!(
+            "\"{}\" of the late rows is {}, the column of \"{}\" is {}",
+            column.name,
+            sql_type_name(from),
+            table.name,
+            sql_type_name(to)
+        );
+        Err(Error::plan(code::SINK_MISMATCH, message)
+            .hint(format!("Declare the column as {}.", declarable(from))))
+    }
+
+    /// Late rows come in no order of event time.
+    fn late_stream(&self, of: NodeId) -> Stream {
+        Stream { bounded: self.plan.nodes[of].properties.bounded, watermark: false, key: None }
+    }
+
+    /// A table in memory with the columns of all outputs.
+    fn side_table(&self, name: &str, outputs: &[Arc<LateOutput>]) -> Result<Table, Error> {
+        let is_late = |name: &str| LATE_COLUMNS.contains(&name);
+        let mut columns: Vec<Column> = Vec::new();
+        let mut time = DataType::Timestamp(arrow::datatypes::TimeUnit::Millisecond, None);
+        let mut bound = time.clone();
+        for output in outputs {
+            let (users, own) = output.schema.fields().split_at(output.columns.len());
+            for field in own {
+                match field.name().as_str() {
+                    "late_watermark" => time = field.data_type().clone(),
+                    "late_window_end" => bound = field.data_type().clone(),
+                    _ => {}
+                }
+            }
+            for (position, field) in users.iter().enumerate() {
+                let is_twice = users[..position].iter().any(|other| other.name() == field.name());
+                if is_late(field.name()) || is_twice {
+                    let message = format!("the late rows have two columns \"{}\"", field.name());
+                    return Err(Error::plan(code::AMBIGUOUS_COLUMN, message)
+                        .hint("Give the column another name in a subquery that the window is over."));
+                }
+                if !columns.iter().any(|column| column.name == *field.name()) {
+                    columns.push(column_of(field));
+                }
+            }
+        }
+        columns.extend(late_columns(&time, &bound).iter().map(column_of));
+        let rows = self.session.side_table_rows.to_string();
+        let options = [("connector", "memory"), ("name", name), ("max-rows", rows.as_str())];
+        Ok(Table {
+            name: name.to_owned(),
+            columns,
+            watermark: None,
+            primary_key: Vec::new(),
+            options: options.into_iter().collect::<Options>(),
+            connector: "memory".to_owned(),
+            bounded: true,
+            temporary: true,
+        })
+    }
+}
+
+fn column_of(field: &Field) -> Column {
+    Column {
+        name: field.name().clone(),
+        data_type: field.data_type().clone(),
+        nullable: true,
+        kind: ColumnKind::Physical,
+    }
+}
+
+/// The column of that name, or the only one that differs in case.
+fn place(schema: &Schema, name: &str) -> Option<usize> {
+    if let Ok(index) = schema.index_of(name) {
+        return Some(index);
+    }
+    let similar = |field: &Arc<Field>| field.name().eq_ignore_ascii_case(name);
+    let mut found = schema.fields().iter().enumerate().filter(|(_, field)| similar(field));
+    match (found.next(), found.next()) {
+        (Some((index, _)), None) => Some(index),
+        _ => None,
+    }
+}
+
+/// Each column of the table must be one of late rows.
+fn check_columns(table: &Table, columns: &[Column], outputs: &[Arc<LateOutput>]) -> Result<(), Error> {
+    let is_known = |column: &&Column| {
+        outputs.iter().any(|output| place(&output.schema, &column.name).is_some())
+            || LATE_COLUMNS.contains(&column.name.as_str())
+    };
+    let quoted = |name: &str| format!("\"{name}\"");
+    let missing: Vec<String> =
+        columns.iter().filter(|column| !is_known(column)).map(|column| quoted(&column.name)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let mut known: Vec<&str> = Vec::new();
+    for output in outputs {
+        for field in &output.schema.fields()[..output.columns.len()] {
+            if !known.contains(&field.name().as_str()) {
+                known.push(field.name());
+            }
+        }
+    }
+    known.extend(LATE_COLUMNS);
+    let message = format!("the late rows lack {} of \"{}\"", missing.join(", "), table.name);
+    Err(Error::plan(code::SINK_MISMATCH, message)
+        .hint(format!("Use columns that late rows have: {}.", known.join(", "))))
+}
+
+/// A type that a column can be declared with.
+fn declarable(data_type: &DataType) -> String {
+    match data_type {
+        DataType::Interval(_) => "STRING".to_owned(),
+        other => sql_type_name(other),
+    }
+}
