@@ -7,13 +7,14 @@
 //!
 //! `UPDATE_EXPECT=1 cargo test --test grammar` rewrites what is expected; not where `CI` is set.
 
-use std::fmt::Write;
-use std::fs;
-use std::path::{Path, PathBuf};
+mod corpus;
+
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use corpus::{Case, same};
+use libtest_mimic::{Arguments, Failed};
 use tidegate::error::SourceText;
 use tidegate::sql::{self, ColumnDefKind, SpannedStatement, Statement};
 
@@ -23,96 +24,44 @@ enum Directive {
     Reject,
 }
 
-#[derive(Debug, Clone)]
-struct Case {
-    directive: Directive,
-    name: String,
-    sql: String,
-    expected: String,
+impl corpus::Directive for Directive {
+    fn of(word: &str) -> Option<Self> {
+        match word {
+            "accept" => Some(Self::Accept),
+            "reject" => Some(Self::Reject),
+            _ => None,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Accept => "accept",
+            Self::Reject => "reject",
+        }
+    }
 }
 
 fn main() -> ExitCode {
     let args = Arguments::from_args();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("grammar-tests");
-    let files = corpus(&folder);
-    if std::env::var_os("UPDATE_EXPECT").is_some() {
-        assert!(std::env::var_os("CI").is_none(), "expectations are not rewritten in CI");
-        for file in &files {
-            rewrite(file);
+    let files = corpus::files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("grammar-tests"));
+    corpus::update(&files, |cases: &[Case<Directive>], number| {
+        let case = &cases[number];
+        match case.directive {
+            Directive::Accept => accepted(&case.sql).unwrap_or_else(|error| format!("NOT ACCEPTED\n{error}")),
+            Directive::Reject => rejected(&case.sql).unwrap_or_else(|| "NOT REJECTED".to_owned()),
         }
-    }
+    });
     let mut trials = Vec::new();
     for file in &files {
-        let topic = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        for case in read(file) {
-            let name = format!("{topic}::{}", case.name);
-            trials.push(Trial::test(name, move || check(&case)));
+        for case in corpus::read::<Directive>(file) {
+            let name = case.name.clone();
+            trials.push(corpus::trial(file, &name, move || check(&case)));
         }
     }
     libtest_mimic::run(&args, trials).exit_code()
 }
 
-fn corpus(folder: &Path) -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = fs::read_dir(folder)
-        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
-        .map(|entry| entry.expect("the folder can be read").path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "txt"))
-        .collect();
-    files.sort();
-    assert!(!files.is_empty(), "no cases in {}", folder.display());
-    files
-}
-
-fn directive(line: &str) -> Option<(Directive, &str)> {
-    match line.split_once(": ")? {
-        ("accept", name) => Some((Directive::Accept, name.trim())),
-        ("reject", name) => Some((Directive::Reject, name.trim())),
-        _ => None,
-    }
-}
-
-fn read(file: &Path) -> Vec<Case> {
-    let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-    let mut cases: Vec<Case> = Vec::new();
-    let mut lines = text.lines();
-    while let Some(line) = lines.next() {
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let (directive, name) =
-            directive(line).unwrap_or_else(|| panic!("{}: no directive: {line}", file.display()));
-        assert!(cases.iter().all(|case| case.name != name), "{}: {name} twice", file.display());
-        let sql: Vec<&str> = lines.by_ref().take_while(|line| *line != "----").collect();
-        let expected: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
-        cases.push(Case {
-            directive,
-            name: name.to_owned(),
-            sql: sql.join("\n"),
-            expected: expected.join("\n"),
-        });
-    }
-    cases
-}
-
-/// Writes the file again, with what comes out now; comments stay.
-fn rewrite(file: &Path) {
-    let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-    let header: Vec<&str> = text.lines().take_while(|line| line.starts_with('#')).collect();
-    let mut out = header.join("\n");
-    for case in read(file) {
-        let actual = match case.directive {
-            Directive::Accept => accepted(&case.sql).unwrap_or_else(|error| format!("NOT ACCEPTED\n{error}")),
-            Directive::Reject => rejected(&case.sql).unwrap_or_else(|| "NOT REJECTED".to_owned()),
-        };
-        let directive = if case.directive == Directive::Accept { "accept" } else { "reject" };
-        let separator = if out.is_empty() { "" } else { "\n\n" };
-        let _ = write!(out, "{separator}{directive}: {}\n{}\n----\n{actual}", case.name, case.sql);
-    }
-    out.push('\n');
-    fs::write(file, out).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-}
-
-fn check(case: &Case) -> Result<(), Failed> {
+fn check(case: &Case<Directive>) -> Result<(), Failed> {
     match case.directive {
         Directive::Accept => {
             let printed = accepted(&case.sql)?;
@@ -127,13 +76,6 @@ fn check(case: &Case) -> Result<(), Failed> {
             same(&case.expected, &actual)
         }
     }
-}
-
-fn same(expected: &str, actual: &str) -> Result<(), Failed> {
-    if expected == actual {
-        return Ok(());
-    }
-    Err(format!("expected:\n{expected}\nactual:\n{actual}").into())
 }
 
 fn accepted(sql: &str) -> Result<String, String> {

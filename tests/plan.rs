@@ -8,14 +8,15 @@
 //!
 //! `UPDATE_EXPECT=1 cargo test --test plan` rewrites what is expected; not where `CI` is set.
 
-use std::fmt::Write;
-use std::fs;
-use std::path::{Path, PathBuf};
+mod corpus;
+
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use libtest_mimic::{Arguments, Failed, Trial};
+use corpus::{Case, same};
+use libtest_mimic::{Arguments, Failed};
 use tidegate::Error;
 use tidegate::catalog::{Catalog, ConnectorCatalog, Options, Relation, Table, TableFacts};
 use tidegate::error::{SourceText, code};
@@ -29,7 +30,7 @@ enum Directive {
     Fails,
 }
 
-impl Directive {
+impl corpus::Directive for Directive {
     fn of(word: &str) -> Option<Self> {
         match word {
             "setup" => Some(Self::Setup),
@@ -48,111 +49,44 @@ impl Directive {
     }
 }
 
-#[derive(Debug, Clone)]
-struct Case {
-    directive: Directive,
-    name: String,
-    sql: String,
-    expected: String,
-}
-
 fn main() -> ExitCode {
     let args = Arguments::from_args();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/plan");
-    let files = corpus(&folder);
-    if std::env::var_os("UPDATE_EXPECT").is_some() {
-        assert!(std::env::var_os("CI").is_none(), "expectations are not rewritten in CI");
-        files.iter().for_each(|file| rewrite(file));
-    }
+    let files = corpus::files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/plan"));
+    corpus::update(&files, |cases: &[Case<Directive>], number| match cases[number].directive {
+        Directive::Setup => String::new(),
+        Directive::Plan | Directive::Fails => match run(setup(cases, number), &cases[number].sql) {
+            Ok(text) | Err(text) => text,
+        },
+    });
     let mut trials = Vec::new();
     for file in &files {
-        let topic = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let mut setup = String::new();
-        for case in read(file) {
+        let cases = corpus::read::<Directive>(file);
+        for (number, case) in cases.iter().enumerate() {
             if case.directive == Directive::Setup {
-                setup = case.sql;
                 continue;
             }
-            let setup = setup.clone();
-            trials.push(Trial::test(format!("{topic}::{}", case.name), move || check(&setup, &case)));
+            let (setup, case) = (setup(&cases, number).to_owned(), case.clone());
+            let name = case.name.clone();
+            trials.push(corpus::trial(file, &name, move || check(&setup, &case)));
         }
     }
     libtest_mimic::run(&args, trials).exit_code()
 }
 
-fn corpus(folder: &Path) -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = fs::read_dir(folder)
-        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
-        .map(|entry| entry.expect("the folder can be read").path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "txt"))
-        .collect();
-    files.sort();
-    files
+/// The statements of the last setup before a case.
+fn setup(cases: &[Case<Directive>], number: usize) -> &str {
+    let setup = cases[..number].iter().rfind(|case| case.directive == Directive::Setup);
+    setup.map_or("", |case| &case.sql)
 }
 
-fn read(file: &Path) -> Vec<Case> {
-    let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-    let mut cases = Vec::new();
-    let mut lines = text.lines().peekable();
-    while let Some(line) = lines.next() {
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let case = line.split_once(": ").and_then(|(word, name)| Some((Directive::of(word)?, name)));
-        let (directive, name) = case.unwrap_or_else(|| panic!("{}: no directive: {line}", file.display()));
-        let sql: Vec<&str> = lines.by_ref().take_while(|line| *line != "----").collect();
-        let expected: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
-        cases.push(Case {
-            directive,
-            name: name.to_owned(),
-            sql: sql.join("\n"),
-            expected: expected.join("\n"),
-        });
-    }
-    cases
-}
-
-fn rewrite(file: &Path) {
-    let mut setup = String::new();
-    let mut out = String::new();
-    let text = fs::read_to_string(file).unwrap_or_default();
-    for comment in text.lines().take_while(|line| line.starts_with('#')) {
-        let _ = writeln!(out, "{comment}");
-    }
-    for case in read(file) {
-        let expected = match case.directive {
-            Directive::Setup => {
-                setup.clone_from(&case.sql);
-                String::new()
-            }
-            Directive::Plan | Directive::Fails => match run(&setup, &case.sql) {
-                Ok(text) | Err(text) => text,
-            },
-        };
-        let expected = if expected.is_empty() { expected } else { format!("{}\n", expected.trim_end()) };
-        let separator = if out.is_empty() { "" } else { "\n" };
-        let _ = write!(
-            out,
-            "{separator}{}: {}\n{}\n----\n{expected}",
-            case.directive.word(),
-            case.name,
-            case.sql
-        );
-    }
-    fs::write(file, out).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-}
-
-fn check(setup: &str, case: &Case) -> Result<(), Failed> {
+fn check(setup: &str, case: &Case<Directive>) -> Result<(), Failed> {
     let outcome = run(setup, &case.sql);
     let text = match (&outcome, case.directive) {
         (Ok(text), Directive::Plan) | (Err(text), Directive::Fails) => text,
         (Ok(text), _) => return Err(format!("an error is expected, the plan is\n{text}").into()),
         (Err(text), _) => return Err(format!("a plan is expected, the error is\n{text}").into()),
     };
-    if text.trim_end() == case.expected {
-        return Ok(());
-    }
-    Err(format!("expected\n{}\ngot\n{text}", case.expected).into())
+    same(&case.expected, text.trim_end())
 }
 
 /// The plan of the last statement, or the error of the first that fails.
