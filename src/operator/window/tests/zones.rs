@@ -6,6 +6,8 @@ use std::time::Instant;
 use arrow::array::TimestampMillisecondArray;
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit as ArrowUnit};
 use arrow::record_batch::RecordBatch;
+use chrono::DateTime;
+use chrono::offset::{Offset, TimeZone};
 use chrono_tz::Tz;
 use datafusion_functions_aggregate::count::count_udaf;
 use datafusion_physical_expr::expressions::lit;
@@ -189,4 +191,62 @@ fn every_instant_is_in_one_open_window_of_every_zone() {
             }
         }
     }
+}
+
+#[test]
+fn days_tile_around_each_change_of_each_zone() {
+    // The days of 2000 to 2040 at whose ends the zone has another offset, and their neighbours, every
+    // 15 minutes. `cargo bench --bench zones` does so for all days.
+    const FROM: i64 = 946_684_800_000;
+    const TO: i64 = 2_208_988_800_000;
+    let zones = chrono_tz::TZ_VARIANTS;
+    let changes: usize = std::thread::scope(|scope| {
+        let halves: Vec<_> = zones
+            .chunks(zones.len().div_ceil(2))
+            .map(|zones| {
+                scope.spawn(move || zones.iter().map(|zone| changes(*zone, FROM, TO)).sum::<usize>())
+            })
+            .collect();
+        halves.into_iter().map(|half| half.join().unwrap()).sum()
+    });
+    // Berlin alone has two a year.
+    assert!(changes > 80, "{changes}");
+}
+
+/// Checks the days around changes of the zone's offset; how many there are.
+fn changes(zone: Tz, from: i64, to: i64) -> usize {
+    let offset = |instant: i64| {
+        let utc = DateTime::from_timestamp_millis(instant).unwrap().naive_utc();
+        i64::from(zone.offset_from_utc_datetime(&utc).fix().local_minus_utc()) * 1_000
+    };
+    let spec = WindowSpec { kind: tumble(DAY), offset_us: 0, zone: Some(zone), unit: TimeUnit::Millisecond };
+    let mut assigner = Assigner::try_new(&spec).unwrap();
+    let mut found = 0;
+    for day in (from..to).step_by(DAY as usize).filter(|day| offset(*day) != offset(day + DAY)) {
+        found += 1;
+        let mut window = None;
+        for instant in (day - DAY..day + 2 * DAY).step_by(15 * 60_000) {
+            let local = instant + offset(instant);
+            let start = assigner.local(instant * MS);
+            let start = assigner.slice_start(start);
+            assert_eq!(start, local.div_euclid(DAY) * DAY * MS, "{zone}: {instant}");
+            let ends = assigner.ends(start);
+            assert_eq!((ends.first, ends.last), (start + DAY * MS, start + DAY * MS), "{zone}: {instant}");
+            assert!(assigner.close(ends.last) >= instant * MS, "{zone}: {instant} is lost");
+            match window {
+                // Put back over midnight, a day goes on; and a day may be left out as a whole.
+                Some(known) if known != start && start > known => {
+                    let skipped = offset(instant) - offset(instant - 15 * 60_000) >= DAY;
+                    assert_eq!(start - known, if skipped { 2 } else { 1 } * DAY * MS, "{zone}: {instant}");
+                    // The window closes with the last instant of its day, not a millisecond later.
+                    let close = assigner.close(known + DAY * MS) / MS;
+                    let day_of = |instant: i64| (instant + offset(instant)).div_euclid(DAY) * DAY * MS;
+                    assert!(day_of(close) <= known && known < day_of(close + 1), "{zone}: {close}");
+                }
+                _ => {}
+            }
+            window = window.max(Some(start));
+        }
+    }
+    found
 }
