@@ -7,6 +7,7 @@ use arrow::array::{Float64Array, StringArray, TimestampMillisecondArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit as ArrowUnit};
 use arrow::record_batch::RecordBatch;
 use datafusion_functions_aggregate::count::count_udaf;
+use datafusion_functions_aggregate::min_max::max_udaf;
 use datafusion_functions_aggregate::sum::sum_udaf;
 use datafusion_physical_expr::expressions::{BinaryExpr, Column, lit};
 
@@ -143,6 +144,34 @@ fn hop_over_many_slices_drops_its_state() {
     operator.process_watermark(Watermark::MAX, &mut out).unwrap();
     assert_eq!(operator.state().windows, 0);
     assert_eq!(operator.state().rows, 0);
+}
+
+#[test]
+fn a_closed_window_owns_nothing() {
+    // Field report B073: 200 windows of 500 rows, every row a new key, 5 s of delay.
+    let kind = WindowKind::Tumble { size_us: 60_000 * MS };
+    let node = node(assign(kind, 0), vec![column(2)], vec![filtered(call(max_udaf(), "m"))]);
+    let (mut operator, mut out) = (operator(&node), Output::default());
+    let mut after_ten = 0;
+    for window in 0..200 {
+        let row = |row: i64| (Some(window * 60_000 + row * 10), None, Some(window * 500 + row));
+        let rows: Vec<Row> = (0..500).map(row).collect();
+        let running: Vec<i64> = rows.iter().map(|row| (row.0.unwrap() - 5_000) * MS).collect();
+        operator.process_batch(stream_batch(&rows, &running), &mut out).unwrap();
+        operator.process_watermark(Watermark(*running.last().unwrap()), &mut out).unwrap();
+        // The one before has waited for the delay.
+        let state = operator.state();
+        assert!(state.windows <= 2 && state.rows <= 1_000, "window {window}: {state:?}");
+        if window == 9 {
+            after_ten = state.bytes;
+        }
+        assert!(window < 10 || 2 * state.bytes <= 3 * after_ten, "window {window}: {state:?}");
+    }
+    operator.process_watermark(Watermark::MAX, &mut out).unwrap();
+    assert_eq!((operator.state().windows, operator.state().rows), (0, 0));
+    let mut given = Vec::new();
+    drain(&mut out, &mut given);
+    assert_eq!(given.len(), 100_000);
 }
 
 #[test]
