@@ -413,7 +413,8 @@ impl Target {
 pub(super) fn show(directive: &Directive) -> Option<String> {
     Some(match directive {
         Directive::ExpectError { code, words } => {
-            let words: String = words.iter().map(|words| format!(" \"{words}\"")).collect();
+            let quote = |words: &String| if words.contains('"') { '\'' } else { '"' };
+            let words: String = words.iter().map(|words| format!(" {0}{words}{0}", quote(words))).collect();
             format!("expect error {code}{words}")
         }
         Directive::ExpectWatermark { of, is } => {
@@ -491,7 +492,7 @@ mod tests {
             "expect watermark query q 2024-05-01 09:00:00",
             "expect splits t a=active b=empty,idle",
             "expect counts q late=1 future=0",
-            "expect error P003 \"some words\"",
+            "expect error P003 \"some words\" 'and \"others\"'",
         ] {
             let directive = parse(line).unwrap().unwrap();
             assert_eq!(show(&directive).as_deref(), Some(line));

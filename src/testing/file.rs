@@ -206,6 +206,12 @@ impl Reader<'_> {
         Err(self.fault(first + 1, 1, "the statement does not end".to_owned(), hint))
     }
 
+    /// Whether rows follow the remarks at this place.
+    fn rows_follow(&self) -> bool {
+        let next = self.lines[self.at..].iter().find(|line| !line.trim_start().starts_with('#'));
+        next.is_some_and(|line| is_row(line))
+    }
+
     /// The rows at this place. `raw`: also lines that are given as they are, behind `> `.
     fn block(&mut self, raw: bool) -> Block {
         let mut block = Block { lines: self.at..self.at, ..Block::default() };
@@ -217,6 +223,11 @@ impl Reader<'_> {
                     block.says_none = true;
                     self.at += 1;
                     break;
+                }
+                // A remark between rows.
+                None if line.trim_start().starts_with('#') && raw && self.rows_follow() => {
+                    self.at += 1;
+                    continue;
                 }
                 None => break,
             };

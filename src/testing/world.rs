@@ -42,7 +42,6 @@ pub(super) struct World {
     splits: Vec<(String, String)>,
     /// Tables and splits that are at an end.
     ended: BTreeSet<(String, Option<String>)>,
-    has_statements: bool,
 }
 
 /// A query or inserts that run.
@@ -89,17 +88,7 @@ impl World {
         for (key, value) in settings {
             session.set(key, &value.to_string()).expect("the settings are there and take these values");
         }
-        Self {
-            session,
-            feed,
-            clock,
-            jobs: Vec::new(),
-            seed,
-            bounded,
-            splits: used,
-            ended: BTreeSet::new(),
-            has_statements: false,
-        }
+        Self { session, feed, clock, jobs: Vec::new(), seed, bounded, splits: used, ended: BTreeSet::new() }
     }
 
     /// Does statements that begin at `line` of a file.
@@ -143,7 +132,6 @@ impl World {
     }
 
     fn statement(&mut self, statement: SpannedStatement, name: &mut Option<String>) -> Result<(), Stop> {
-        self.has_statements = true;
         let mut statement = statement;
         if let Statement::CreateTable(create) = &mut statement.statement {
             self.prepare(create, statement.span);
@@ -375,11 +363,11 @@ impl World {
     }
 
     pub(super) fn check_clock(&self) -> Result<(), Stop> {
-        match self.has_statements {
-            false => Ok(()),
-            true => Err("the clock must be set before the first statement: write advance to TIME"
-                .to_owned()
-                .into()),
+        match self.jobs.is_empty() {
+            true => Ok(()),
+            false => {
+                Err("the clock must be set before the first query: write advance to TIME".to_owned().into())
+            }
         }
     }
 
