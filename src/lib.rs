@@ -11,6 +11,7 @@
 //! * `connector`: the ways in and out (feature `runtime`).
 //! * `runtime`: tasks, channels, metrics (feature `runtime`).
 //! * `session`: catalog, settings and jobs behind one door (feature `runtime`).
+//! * `testing`: test files, streaming SQL on a virtual clock (feature `runtime`).
 
 pub mod catalog;
 pub mod error;
@@ -26,6 +27,8 @@ pub mod operator;
 pub mod runtime;
 #[cfg(feature = "runtime")]
 pub mod session;
+#[cfg(feature = "runtime")]
+pub mod testing;
 
 #[cfg(feature = "cli")]
 pub mod cli;

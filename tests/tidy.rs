@@ -16,7 +16,22 @@ const EDGES: &[(&str, &[&str])] = &[
     ("connector", &["error", "stream", "catalog"]),
     ("runtime", &["error", "stream", "catalog", "plan", "operator", "connector"]),
     ("session", &["error", "stream", "catalog", "sql", "plan", "operator", "connector", "runtime"]),
-    ("cli", &["error", "stream", "catalog", "sql", "plan", "operator", "connector", "runtime", "session"]),
+    ("testing", &["error", "stream", "catalog", "sql", "connector", "runtime", "session"]),
+    (
+        "cli",
+        &[
+            "error",
+            "stream",
+            "catalog",
+            "sql",
+            "plan",
+            "operator",
+            "connector",
+            "runtime",
+            "session",
+            "testing",
+        ],
+    ),
 ];
 
 /// A file of `src/`, its text without comments and without the tests at its end.

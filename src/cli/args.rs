@@ -71,6 +71,43 @@ Examples:
         #[command(flatten)]
         common: CommonArgs,
     },
+    /// Runs tests of streaming SQL on a virtual clock; see docs/testing.md
+    #[command(after_help = "\
+Examples:
+  tidegate test tests/*.test
+  tidegate test hourly.test --shuffle 20
+  tidegate test hourly.test --filter late --bless
+Exit codes: 0 all passed, 1 a test failed, 2 usage or a file that can't be read.")]
+    Test(TestArgs),
+}
+
+/// Flags of `tidegate test`.
+#[derive(Debug, Args)]
+pub(super) struct TestArgs {
+    /// Test files
+    #[arg(required = true, value_name = "FILE.test")]
+    pub(super) files: Vec<String>,
+
+    /// Only tests with this in their name. Example: --filter late
+    #[arg(long, value_name = "TEXT")]
+    pub(super) filter: Option<String>,
+
+    /// Runs each test N times more, with other batches, splits, parallelism and order of work; all must
+    /// agree. Example: --shuffle 20
+    #[arg(long, value_name = "N")]
+    pub(super) shuffle: Option<u32>,
+
+    /// What the orders of --shuffle are drawn from. Example: --seed 7
+    #[arg(long, value_name = "SEED", default_value_t = 1, requires = "shuffle")]
+    pub(super) seed: u64,
+
+    /// Rewrites what the files expect to what is; not where CI is set. Example: --bless
+    #[arg(long, conflicts_with = "shuffle")]
+    pub(super) bless: bool,
+
+    /// Writes a report in JUnit's XML. Example: --junit report.xml
+    #[arg(long, value_name = "FILE")]
+    pub(super) junit: Option<String>,
 }
 
 /// Flags of everything that runs queries.

@@ -14,6 +14,7 @@ mod run;
 mod script;
 mod shell;
 mod summary;
+mod test;
 
 use std::io::{self, IsTerminal};
 use std::panic::{self, AssertUnwindSafe};
@@ -43,7 +44,8 @@ pub fn main() -> ExitCode {
         }
     };
     match caught(|| dispatch(cli)) {
-        Ok(()) | Err(Stop::Closed) => ExitCode::SUCCESS,
+        Ok(code) => code,
+        Err(Stop::Closed) => ExitCode::SUCCESS,
         Err(Stop::Failed(error)) => {
             notes::error(&error);
             ExitCode::from(error.exit_code())
@@ -59,14 +61,16 @@ fn misplaced_file(error: &clap::Error) -> Option<&str> {
     }
 }
 
-fn dispatch(cli: Cli) -> Result<(), Stop> {
+fn dispatch(cli: Cli) -> Result<ExitCode, Stop> {
     match cli.command {
-        Some(Command::Run { files, run }) => run_files(&files, &run),
-        Some(Command::Explain { files, json, common }) => explain(&files, json, &common),
-        None if !cli.sql.is_empty() => run_texts(&cli.sql, &cli.run),
-        None if io::stdin().is_terminal() => shell::run(&mut runner(&cli.run, true)?),
-        None => run_files(&["-".to_owned()], &cli.run),
+        Some(Command::Test(args)) => return Ok(ExitCode::from(if test::run(&args)? { 0 } else { 1 })),
+        Some(Command::Run { files, run }) => run_files(&files, &run)?,
+        Some(Command::Explain { files, json, common }) => explain(&files, json, &common)?,
+        None if !cli.sql.is_empty() => run_texts(&cli.sql, &cli.run)?,
+        None if io::stdin().is_terminal() => shell::run(&mut runner(&cli.run, true)?)?,
+        None => run_files(&["-".to_owned()], &cli.run)?,
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn runner(args: &RunArgs, is_shell: bool) -> Result<Runner, Error> {
@@ -121,7 +125,7 @@ fn explain(files: &[String], json: bool, args: &CommonArgs) -> Result<(), Stop> 
 }
 
 /// A panic becomes an internal error: one message, the exit code of the contract.
-fn caught(work: impl FnOnce() -> Result<(), Stop>) -> Result<(), Stop> {
+fn caught<T>(work: impl FnOnce() -> Result<T, Stop>) -> Result<T, Stop> {
     static PLACE: Mutex<Option<String>> = Mutex::new(None);
     let lock = || PLACE.lock().unwrap_or_else(PoisonError::into_inner);
     panic::set_hook(Box::new(move |info| {

@@ -4,6 +4,7 @@
 
 mod assembly;
 mod datagen;
+mod feed;
 mod filesystem;
 pub mod format;
 mod input;
@@ -28,9 +29,10 @@ use arrow::record_batch::RecordBatch;
 
 use crate::catalog::{ConnectorCatalog, Options, Table, TableFacts};
 use crate::error::{Error, code, did_you_mean};
-use crate::stream::StreamBatch;
+use crate::stream::{StreamBatch, Watermark};
 
 pub use datagen::Datagen;
+pub use feed::{Feed, FeedEvent};
 pub use filesystem::Filesystem;
 pub use memory::Memory;
 pub use print::{Blackhole, Print};
@@ -167,6 +169,12 @@ pub enum Read {
     Empty,
     /// There is nobody to read from now; the reader tries to get through again.
     Disconnected,
+    /// No rows, and none up to this time will come: the split knows more than its rows say.
+    Watermark(Watermark),
+    /// No rows, and the split says by itself that it does not count until it has some.
+    Idle,
+    /// No rows yet, but the split counts again.
+    Active,
     /// Nothing will come any more.
     End,
 }
@@ -178,6 +186,7 @@ impl Read {
         match self {
             Self::Rows(batch) => Some(batch),
             Self::Empty | Self::Disconnected | Self::End => None,
+            Self::Watermark(_) | Self::Idle | Self::Active => None,
         }
     }
 }

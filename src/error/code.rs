@@ -49,6 +49,8 @@ pub const UNREADABLE_SCRIPT: Code = Code("U002");
 pub const UNDEFINED_VARIABLE: Code = Code("U003");
 /// A combination of flags and query that makes no sense.
 pub const UNFIT_FORMAT: Code = Code("U004");
+/// A test file that can't be read as one.
+pub const TEST_FILE: Code = Code("U005");
 /// The size, slide, step or gap of a window is zero or negative.
 pub const WINDOW_NOT_POSITIVE: Code = Code("W001");
 /// A window's size is no multiple of its slide or step.

@@ -33,7 +33,7 @@ impl Schedule {
     }
 
     /// A number below `bound`, or `in_turn` where nothing is drawn. SplitMix64.
-    fn draw(&mut self, bound: usize, in_turn: usize) -> usize {
+    pub(crate) fn draw(&mut self, bound: usize, in_turn: usize) -> usize {
         let Some(state) = &mut self.state else { return in_turn };
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = *state;
@@ -161,13 +161,8 @@ impl Stepped {
 
     /// One batch of each split of a source that can be read now. Whether there was any.
     fn read(&mut self, readers: usize) -> bool {
-        let readers = &mut self.readers[readers];
-        let mut worked = false;
-        for _ in 0..readers.waiting() {
-            let place = self.schedule.draw(readers.waiting(), 0);
-            worked |= readers.read(place);
-        }
-        worked
+        let schedule = &mut self.schedule;
+        self.readers[readers].read(|waiting| schedule.draw(waiting, 0))
     }
 
     fn step(&mut self, slot: usize) -> Result<bool, Error> {
@@ -241,5 +236,14 @@ impl Stepped {
             Slot::Over(_, report, watermark) => report.arrived.is_some().then_some(*watermark),
         });
         watermarks.min().flatten()
+    }
+
+    /// The watermark of a table as it is read here, before its end; `None` if it is not read.
+    pub fn table_watermark(&self, table: &str) -> Option<Option<Watermark>> {
+        let reader = format!("source {table}");
+        self.slots.iter().find_map(|slot| match slot {
+            Slot::Runs(task) => (task.name == reader).then(|| task.watermark()),
+            Slot::Over(name, _, watermark) => (*name == reader).then_some(*watermark),
+        })
     }
 }

@@ -110,14 +110,7 @@ impl InsertHandle {
         connectors: &Connectors,
         options: &JobOptions,
     ) -> Result<Self, Error> {
-        let target = |&id: &usize| match &plan.nodes.get(id)?.operation {
-            Operation::Sink(sink) => match &sink.target {
-                SinkTarget::Table(table) => Some(table.name.clone()),
-                SinkTarget::Result => None,
-            },
-            _ => None,
-        };
-        let tables = plan.sinks.iter().filter_map(target).collect();
+        let tables = inserted_tables(plan);
         let warnings = plan.warnings.clone();
         let job = Job::start(plan, connectors, options)?;
         Ok(Self { job, tables, warnings, origin: Origin::default() })
@@ -155,4 +148,16 @@ impl InsertHandle {
     pub(super) fn set_origin(&mut self, origin: Origin) {
         self.origin = origin;
     }
+}
+
+/// The tables that a plan writes, in the order of the inserts; none of a query.
+pub(super) fn inserted_tables(plan: &StreamPlan) -> Vec<String> {
+    let target = |&id: &usize| match &plan.nodes.get(id)?.operation {
+        Operation::Sink(sink) => match &sink.target {
+            SinkTarget::Table(table) => Some(table.name.clone()),
+            SinkTarget::Result => None,
+        },
+        _ => None,
+    };
+    plan.sinks.iter().filter_map(target).collect()
 }

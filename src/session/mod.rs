@@ -8,6 +8,7 @@ mod job;
 mod late_tests;
 mod names;
 mod settings;
+mod stepped;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +27,7 @@ use crate::stream::Clock;
 
 pub use job::{InsertHandle, QueryHandle};
 pub use settings::{SettingInfo, Settings};
+pub use stepped::SteppedHandle;
 
 /// What a statement gave.
 pub enum Outcome {

@@ -28,6 +28,11 @@ impl IdleTimer {
         self.empty_since_us = None;
     }
 
+    /// The split says by itself that it is idle.
+    pub(super) fn told(&mut self) {
+        self.is_idle = true;
+    }
+
     /// For some time nobody took rows of the split.
     pub(super) fn pause(&mut self) {
         self.empty_since_us = None;

@@ -20,7 +20,9 @@ use crate::connector::{Lines, Read, RejectedRow, SplitBatch, SplitReader};
 use crate::error::{Error, code};
 use crate::operator::evaluate::evaluate;
 use crate::plan::{ExprRef, LateOutput, PlanNode, SourceNode, SourceWatermark};
-use crate::stream::{Clock, RunningWatermark, StreamBatch, StreamElement, Watermark, event_times};
+use crate::stream::{
+    Clock, RunningWatermark, StreamBatch, StreamElement, StreamStatus, Watermark, event_times,
+};
 
 /// What all splits of a source have in common.
 pub(in super::super) struct SourceShape {
@@ -113,6 +115,12 @@ pub(super) struct SplitRead {
     pub(super) rejected: Option<StreamBatch>,
 }
 
+impl SplitRead {
+    fn of(element: StreamElement) -> Self {
+        Self { elements: vec![element], rejected: None }
+    }
+}
+
 /// A split, and how far its event time has come.
 pub(in super::super) struct SplitPipeline {
     reader: Box<dyn SplitReader>,
@@ -172,9 +180,12 @@ impl SplitPipeline {
             Read::Empty if self.has_spoken => return Ok(Step::Quiet(SplitState::Empty)),
             Read::Empty => return Ok(Step::Quiet(SplitState::NeverSpoke)),
             Read::Disconnected => return Ok(Step::Quiet(SplitState::Disconnected)),
-            Read::End => {
-                return Ok(Step::Read(SplitRead { elements: vec![StreamElement::End], rejected: None }));
+            Read::Watermark(watermark) => return Ok(Step::Read(self.told_watermark(watermark))),
+            Read::Idle => return Ok(Step::Read(SplitRead::of(StreamElement::Status(StreamStatus::Idle)))),
+            Read::Active => {
+                return Ok(Step::Read(SplitRead::of(StreamElement::Status(StreamStatus::Active))));
             }
+            Read::End => return Ok(Step::Read(SplitRead::of(StreamElement::End))),
         };
         self.has_spoken = true;
         let total = (rows.num_rows() + rejected.len()) as u64;
@@ -191,6 +202,16 @@ impl SplitPipeline {
         let elements = self.prepare(rows, &lines, arrived, wall_us)?;
         self.cell.set_watermark(self.watermark);
         Ok(Step::Read(SplitRead { elements, rejected: kept }))
+    }
+
+    /// The split says by itself how far its time has come. Without event time that means nothing.
+    fn told_watermark(&mut self, watermark: Watermark) -> SplitRead {
+        if !self.shape.has_time() || watermark.0 <= self.watermark {
+            return SplitRead { elements: Vec::new(), rejected: None };
+        }
+        self.watermark = watermark.0;
+        self.cell.set_watermark(watermark.0);
+        SplitRead::of(StreamElement::Watermark(watermark))
     }
 
     /// Rows that could not be read, for the side table, where somebody wants them.

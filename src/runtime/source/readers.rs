@@ -28,7 +28,7 @@ const QUIET_SPLITS: usize = 256;
 const WAITED: Duration = Duration::from_millis(5);
 /// Longest sleep between two looks at whether the job was cancelled.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
-/// Time between two probes of a split, microseconds.
+/// Time between two looks at where the clock has brought a quiet source, microseconds.
 const PROBE_US: i64 = 10_000;
 
 /// The splits of a source as inputs of a merge.
@@ -203,9 +203,9 @@ impl SplitInputs {
         if timer.is_idle() {
             return false;
         }
-        // What the reader said not long ago tells nothing new.
         if let Some(found_empty_us) = found_empty_us {
-            if found_empty_us < split.probed_us.saturating_add(PROBE_US) {
+            // What the reader said before tells nothing new.
+            if found_empty_us <= split.probed_us {
                 return false;
             }
             split.probed_us = found_empty_us;
@@ -323,8 +323,16 @@ impl Inputs for SplitInputs {
             self.wake(&mut work, input + 1);
         }
         let split = &mut self.splits[input];
-        split.reset_timer(IdleTimer::wake);
-        split.cell.set_idle(false);
+        match read.first() {
+            Some(StreamElement::Status(StreamStatus::Idle)) => {
+                split.cell.set_idle(true);
+                split.timer.iter_mut().for_each(IdleTimer::told);
+            }
+            _ => {
+                split.reset_timer(IdleTimer::wake);
+                split.cell.set_idle(false);
+            }
+        }
         split.at_hand.extend(read);
         Ok(split.at_hand.pop_front().map_or(Polled::Pending, Polled::Element))
     }
@@ -392,15 +400,15 @@ impl SplitReaders {
         found != Found::Nothing
     }
 
-    /// How many splits can be read now.
-    pub(in super::super) fn waiting(&self) -> usize {
-        lock(&self.shared.work).queue.len()
-    }
-
-    /// Reads one batch of one of the waiting splits. Whether it had anything.
-    pub(in super::super) fn read(&mut self, place: usize) -> bool {
-        let next = lock(&self.shared.work).queue.remove(place);
-        next.is_some_and(|(split, pipeline)| !read(&self.shared, split, pipeline))
+    /// Reads one batch of each split that can be read now, in the order that `draw` picks: a place
+    /// below the number that it is given. Whether there was any.
+    pub(in super::super) fn read(&mut self, mut draw: impl FnMut(usize) -> usize) -> bool {
+        let mut waiting = std::mem::take(&mut lock(&self.shared.work).queue);
+        let mut any = false;
+        while let Some((split, pipeline)) = waiting.remove(draw(waiting.len())) {
+            any |= !read(&self.shared, split, pipeline);
+        }
+        any
     }
 }
 
