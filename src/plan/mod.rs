@@ -43,6 +43,8 @@ use crate::error::{Error, SourceText, code};
 use crate::sql::{self, Statement};
 
 pub use bind::sql_type_name;
+#[cfg(feature = "runtime")]
+pub(crate) use function::{ExactSum, Finish, Finished};
 pub use late::LATE_COLUMNS;
 #[cfg(test)]
 pub(crate) use late::late_columns as late_fields;
