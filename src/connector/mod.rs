@@ -113,7 +113,7 @@ pub trait Source: Send {
     fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Error>;
 
     /// How often to look for more splits while the table is read; `None`: there are no others, and
-    /// the table ends with its last split.
+    /// the table ends with its last split. Asked again after each look.
     fn discovers_every(&self) -> Option<Duration> {
         None
     }

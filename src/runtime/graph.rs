@@ -13,8 +13,8 @@ use super::latency::MarkerClock;
 use super::merge::{Inputs, Merge, MergeOrder};
 use super::metrics::{OperatorReport, SourceCounters};
 use super::sink::SinkEnd;
-use super::source::{ListedRows, Reading, SourceShape, SplitInputs, SplitPipeline};
-use super::task::{ChannelInputs, End, Link, Markers, Task};
+use super::source::{ListedRows, Reading, SourceShape, SplitInputs, SplitPipeline, SplitReaders};
+use super::task::{ChannelInputs, End, Link, Markers, Task, TaskProgress};
 use crate::connector::{CancelToken, Connectors, ReadRequest, Source};
 use crate::error::{Error, code};
 use crate::operator;
@@ -29,6 +29,8 @@ pub(super) struct Graph {
     /// What the rows of a SELECT come out of, with the signal that their reader sleeps on.
     pub(super) result: Option<(Receiver, Arc<Signal>)>,
     pub(super) sources: Vec<SourceHandle>,
+    /// Of each source, who reads its splits.
+    pub(super) readers: Vec<SplitReaders>,
 }
 
 /// What is read of a source while it runs.
@@ -43,7 +45,8 @@ pub(super) struct SourceHandle {
     pub(super) listens_on: Option<std::net::SocketAddr>,
 }
 
-/// Builds the tasks of `plan`; opens sources and sinks.
+/// Builds the tasks of `plan`; opens sources and sinks. Nothing moves until somebody runs the tasks
+/// and the readers.
 pub(super) fn build(
     plan: &StreamPlan,
     connectors: &Connectors,
@@ -55,7 +58,7 @@ pub(super) fn build(
         connectors,
         options,
         cancel,
-        graph: Graph { tasks: Vec::new(), result: None, sources: Vec::new() },
+        graph: Graph { tasks: Vec::new(), result: None, sources: Vec::new(), readers: Vec::new() },
         late: BTreeMap::new(),
     };
     for sink in &plan.sinks {
@@ -330,7 +333,8 @@ impl Builder<'_> {
             name: table.name.clone(),
             rejects: rejects.clone(),
         };
-        let inputs = SplitInputs::start(source, pipelines, &shape, reading)?;
+        let (inputs, readers) = SplitInputs::new(source, pipelines, &shape, reading)?;
+        self.graph.readers.push(readers);
         let name = format!("source {}", table.name);
         let mut draft = self.draft(&name, Box::new(inputs), order_of(table.bounded), &plan_node.schema);
         draft.signal = signal;
@@ -435,6 +439,7 @@ impl Builder<'_> {
             rejects: draft.rejects,
             late_table: draft.late_table,
             reads_table: draft.reads_table,
+            progress: TaskProgress::default(),
             flush_interval: self.options.buffer_timeout.max(Duration::from_millis(1)),
         });
     }

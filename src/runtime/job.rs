@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::channel::{Received, Receiver, Signal, lock};
 use super::graph::{self, SourceHandle};
 use super::metrics::{JobSummary, OperatorReport, OperatorSummary, TaskReport};
-use super::source::SplitStatus;
+use super::source::{SplitReaders, SplitStatus};
 use super::task::all_arrived;
 use crate::connector::{CancelToken, Connectors};
 use crate::error::{Error, Phase};
@@ -34,6 +34,8 @@ pub struct JobOptions {
     pub seed: u64,
     /// What sources take the time from: idleness, and how far rows are ahead.
     pub clock: JobClock,
+    /// Rows that a channel holds before its sender has to wait, ≥ 1; `None`: some batches.
+    pub channel_rows: Option<usize>,
 }
 
 /// The clock of a job. Two are equal if they are one.
@@ -63,6 +65,7 @@ impl Default for JobOptions {
             latency_interval: Duration::from_millis(200),
             seed: 0,
             clock: JobClock::default(),
+            channel_rows: None,
         }
     }
 }
@@ -70,7 +73,7 @@ impl Default for JobOptions {
 impl JobOptions {
     /// Rows that a channel holds before its sender has to wait.
     pub(super) fn channel_rows(&self) -> usize {
-        (self.batch_rows * 4).max(1_024)
+        self.channel_rows.unwrap_or_else(|| (self.batch_rows * 4).max(1_024)).max(1)
     }
 }
 
@@ -92,6 +95,7 @@ impl Job {
         let started = Instant::now();
         let cancel = CancelToken::default();
         let graph = graph::build(plan, connectors, options, &cancel)?;
+        graph.readers.into_iter().try_for_each(SplitReaders::start)?;
         let mut signals: Vec<_> = graph.tasks.iter().map(|task| Arc::clone(&task.signal)).collect();
         signals.extend(graph.result.iter().map(|(_, signal)| Arc::clone(signal)));
         let canceller = Canceller { cancel, signals: signals.into(), failure: Arc::default() };
@@ -280,7 +284,11 @@ pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panic".to_owned())
 }
 
-fn summarise(sources: &[SourceHandle], reports: Vec<(String, TaskReport)>, wall: Duration) -> JobSummary {
+pub(super) fn summarise(
+    sources: &[SourceHandle],
+    reports: Vec<(String, TaskReport)>,
+    wall: Duration,
+) -> JobSummary {
     let (names, reports): (Vec<_>, Vec<_>) = reports.into_iter().unzip();
     let count = |read: fn(&SourceHandle) -> u64| sources.iter().map(read).sum::<u64>();
     let mut summary = JobSummary {

@@ -88,7 +88,7 @@ pub(super) struct TaskTimes {
 }
 
 /// What a task leaves when it ends.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(super) struct TaskReport {
     pub(super) operators: Vec<OperatorReport>,
     pub(super) times: TaskTimes,

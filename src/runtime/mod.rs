@@ -4,6 +4,9 @@
 //! order that is a function of the rows alone (`merge`), drives a chain of operators, and hands the
 //! result on. Readers of splits run on threads of their own (`source`), because they block.
 //!
+//! [`Stepped`] runs the same tasks and readers one piece of work at a time in the caller's thread, in
+//! an order that a seed tells, for tests on a clock that stands still.
+//!
 //! Invariant: no SQL text and no session; a job is made from a `StreamPlan` and nothing else. Every
 //! queue has a bound in rows.
 
@@ -16,6 +19,7 @@ mod merge;
 mod metrics;
 mod sink;
 mod source;
+mod stepped;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -24,3 +28,4 @@ pub use job::{Canceller, Job, JobClock, JobHandle, JobOptions, Monitor, Progress
 pub use latency::LatencySummary;
 pub use metrics::{JobSummary, OperatorSummary, RejectedSample};
 pub use source::{SplitState, SplitStatus};
+pub use stepped::{Schedule, Stepped};

@@ -1,4 +1,5 @@
-//! A task: one thread that merges its inputs, drives a chain of operators and hands the rows on.
+//! A task: it merges its inputs, drives a chain of operators and hands the rows on, one piece of
+//! work at a time; [`Task::run`] is the loop of a thread around it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,6 +38,19 @@ impl Link {
 pub(super) enum End {
     Outputs(Outputs),
     Sink(SinkEnd, OperatorReport),
+}
+
+/// What a piece of work came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Worked {
+    /// An element was taken and what it gave was handed on.
+    Done,
+    /// Nothing: those who take the rows don't keep up.
+    Full,
+    /// Nothing: the inputs have none.
+    Waiting,
+    /// Nothing, and there will be no more.
+    Over,
 }
 
 impl End {
@@ -101,10 +115,27 @@ pub(super) struct Task {
     /// Its input is a table, not other tasks: its watermarks are those that the rows gave.
     pub(super) reads_table: bool,
     pub(super) flush_interval: Duration,
+    pub(super) progress: TaskProgress,
     /// Where rows go that the task's source can't read, if anywhere.
     pub(super) rejects: Option<Arc<Sender>>,
     /// The table, if the task writes late rows.
     pub(super) late_table: Option<String>,
+}
+
+/// How far a task is.
+pub(super) struct TaskProgress {
+    /// The last watermark of the merged input before its end.
+    watermark: Option<Watermark>,
+    flushed: Instant,
+    ended: bool,
+    /// Those who take the late rows know that there are no more.
+    is_closed: bool,
+}
+
+impl Default for TaskProgress {
+    fn default() -> Self {
+        Self { watermark: None, flushed: Instant::now(), ended: false, is_closed: false }
+    }
 }
 
 impl Task {
@@ -112,47 +143,68 @@ impl Task {
     pub(super) fn run(mut self, cancel: &CancelToken) -> Result<TaskReport, Error> {
         let started = Instant::now();
         let mut times = TaskTimes::default();
-        let mut watermark = None;
-        let mut flushed = started;
-        let mut ended = false;
-        while !ended && !cancel.is_cancelled() && self.end.is_open() {
-            if !self.has_room() {
-                self.input.pause();
-                times.back_pressured += self.sleep(LONGEST_SLEEP);
-                continue;
+        loop {
+            match self.step(cancel)? {
+                Worked::Done => {}
+                Worked::Full => times.back_pressured += self.sleep(LONGEST_SLEEP),
+                Worked::Waiting => times.idle += self.sleep(self.longest_nap()),
+                Worked::Over => break,
             }
-            self.emit_marker()?;
-            match self.input.next()? {
-                Merged::Element(element) => {
-                    if let StreamElement::Watermark(reached) = element
-                        && self.reads_table
-                        && reached < Watermark::MAX
-                    {
-                        watermark = Some(reached);
-                    }
-                    let is_batch = matches!(element, StreamElement::Batch(_));
-                    feed(&mut self.chain, &mut self.end, element)?;
-                    ended = self.stop_if_satisfied()?;
-                    if is_batch && flushed.elapsed() >= self.flush_interval {
-                        self.end.flush()?;
-                        flushed = Instant::now();
-                    }
-                }
-                Merged::Pending => {
-                    self.end.flush()?;
-                    let until_marker = self.markers.as_ref().map(|m| m.clock.until_due(Instant::now()));
-                    let nap = until_marker.unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP);
-                    times.idle += self.sleep(nap);
-                }
-                Merged::Ended => ended = true,
-            }
-        }
-        if !cancel.is_cancelled() {
-            self.side_outputs().for_each(|sender| sender.send(StreamElement::End));
         }
         let waited = times.idle + times.back_pressured;
         times.busy = started.elapsed().saturating_sub(waited);
-        Ok(self.into_report(times, watermark))
+        Ok(TaskReport { times, ..self.report() })
+    }
+
+    /// One piece of work: takes an element, processes it, hands on what it gives. Does not wait.
+    pub(super) fn step(&mut self, cancel: &CancelToken) -> Result<Worked, Error> {
+        if self.progress.ended || cancel.is_cancelled() || !self.end.is_open() {
+            self.close(cancel);
+            return Ok(Worked::Over);
+        }
+        if !self.has_room() {
+            self.input.pause();
+            return Ok(Worked::Full);
+        }
+        self.emit_marker()?;
+        match self.input.next()? {
+            Merged::Element(element) => self.take(element)?,
+            Merged::Pending => {
+                self.end.flush()?;
+                return Ok(Worked::Waiting);
+            }
+            Merged::Ended => self.progress.ended = true,
+        }
+        Ok(Worked::Done)
+    }
+
+    fn take(&mut self, element: StreamElement) -> Result<(), Error> {
+        if let StreamElement::Watermark(reached) = element
+            && reached < Watermark::MAX
+        {
+            self.progress.watermark = Some(reached);
+        }
+        let is_batch = matches!(element, StreamElement::Batch(_));
+        feed(&mut self.chain, &mut self.end, element)?;
+        self.progress.ended = self.stop_if_satisfied()?;
+        if is_batch && self.progress.flushed.elapsed() >= self.flush_interval {
+            self.end.flush()?;
+            self.progress.flushed = Instant::now();
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, cancel: &CancelToken) {
+        if !self.progress.is_closed && !cancel.is_cancelled() {
+            self.side_outputs().for_each(|sender| sender.send(StreamElement::End));
+        }
+        self.progress.is_closed = true;
+    }
+
+    /// How long there can be nothing to do without an input.
+    fn longest_nap(&self) -> Duration {
+        let until_marker = self.markers.as_ref().map(|m| m.clock.until_due(Instant::now()));
+        until_marker.unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP)
     }
 
     /// Where rows go that are not used.
@@ -191,21 +243,30 @@ impl Task {
         Ok(true)
     }
 
-    fn into_report(self, times: TaskTimes, watermark: Option<Watermark>) -> TaskReport {
-        let mut operators: Vec<_> = self
-            .chain
-            .into_iter()
-            .map(|link| OperatorReport { counts: link.output.counts, ..link.report })
-            .collect();
+    /// What it has done so far, but for where its time went.
+    pub(super) fn report(&self) -> TaskReport {
+        let of_link = |link: &Link| OperatorReport { counts: link.output.counts, ..link.report.clone() };
+        let mut operators: Vec<_> = self.chain.iter().map(of_link).collect();
         let (mut arrived, mut late_rows) = (None, None);
-        if let End::Sink(_, report) = self.end {
-            match self.late_table {
-                Some(table) => late_rows = Some((table, report.rows_in)),
+        if let End::Sink(_, report) = &self.end {
+            match &self.late_table {
+                Some(table) => late_rows = Some((table.clone(), report.rows_in)),
                 None => arrived = Some(report.latency.clone()),
             }
-            operators.push(report);
+            operators.push(report.clone());
         }
-        TaskReport { operators, times, watermark, arrived, late_rows }
+        let watermark = self.progress.watermark.filter(|_| self.reads_table);
+        TaskReport { operators, times: TaskTimes::default(), watermark, arrived, late_rows }
+    }
+
+    /// The last watermark of its merged input before the end of it.
+    pub(super) fn watermark(&self) -> Option<Watermark> {
+        self.progress.watermark
+    }
+
+    /// Whether its rows are those of a query or an insert, and not late rows or for other tasks.
+    pub(super) fn ends_in_sink(&self) -> bool {
+        matches!(self.end, End::Sink(..)) && self.late_table.is_none()
     }
 }
 

@@ -21,11 +21,11 @@ fn schema() -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new("v", DataType::Int64, true)]))
 }
 
-fn rows(values: impl IntoIterator<Item = i64>) -> RecordBatch {
+pub(super) fn rows(values: impl IntoIterator<Item = i64>) -> RecordBatch {
     RecordBatch::try_new(schema(), vec![Arc::new(Int64Array::from_iter_values(values))]).unwrap()
 }
 
-fn node(operation: Operation, inputs: Vec<usize>) -> PlanNode {
+pub(super) fn node(operation: Operation, inputs: Vec<usize>) -> PlanNode {
     let properties = StreamProperties {
         bounded: true,
         updating: false,
@@ -36,7 +36,7 @@ fn node(operation: Operation, inputs: Vec<usize>) -> PlanNode {
     PlanNode { operation, inputs, schema: schema(), properties, late: None }
 }
 
-fn table() -> Arc<Table> {
+pub(super) fn table() -> Arc<Table> {
     let column =
         Column { name: "v".into(), data_type: DataType::Int64, nullable: true, kind: ColumnKind::Physical };
     Arc::new(Table {
@@ -51,7 +51,7 @@ fn table() -> Arc<Table> {
     })
 }
 
-fn source() -> PlanNode {
+pub(super) fn source() -> PlanNode {
     let output = vec![col("v", &schema()).unwrap()];
     let source = SourceNode {
         table: table(),
@@ -64,20 +64,20 @@ fn source() -> PlanNode {
     node(Operation::Source(source), vec![])
 }
 
-fn plan(first: PlanNode, target: SinkTarget) -> StreamPlan {
+pub(super) fn plan(first: PlanNode, target: SinkTarget) -> StreamPlan {
     let sink = node(Operation::Sink(SinkNode { target }), vec![0]);
     StreamPlan { nodes: vec![first, sink], sinks: vec![1], ..StreamPlan::default() }
 }
 
 /// What the splits of the test connector do, and what its sink was told.
 #[derive(Clone, Default)]
-struct Test {
-    splits: Vec<Vec<Step>>,
-    told: Arc<Mutex<Vec<String>>>,
+pub(super) struct Test {
+    pub(super) splits: Vec<Vec<Step>>,
+    pub(super) told: Arc<Mutex<Vec<String>>>,
 }
 
 #[derive(Clone)]
-enum Step {
+pub(super) enum Step {
     Rows(Vec<i64>),
     Fail,
     Panic,
@@ -165,10 +165,16 @@ impl Sink for Test {
     }
 }
 
+impl Test {
+    pub(super) fn connectors(&self) -> Connectors {
+        let mut connectors = Connectors::empty();
+        connectors.add(Arc::new(self.clone()));
+        connectors
+    }
+}
+
 fn start(plan: &StreamPlan, test: &Test) -> super::JobHandle {
-    let mut connectors = Connectors::empty();
-    connectors.add(Arc::new(test.clone()));
-    Job::start(plan, &connectors, &JobOptions::default()).unwrap()
+    Job::start(plan, &test.connectors(), &JobOptions::default()).unwrap()
 }
 
 fn values_of(job: &mut super::JobHandle) -> Result<Vec<i64>, Error> {

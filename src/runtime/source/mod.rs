@@ -19,7 +19,7 @@ use crate::stream::{StreamBatch, StreamElement};
 pub(super) use board::SplitBoard;
 pub use board::{SplitState, SplitStatus};
 pub(super) use pipeline::{SourceShape, SplitPipeline};
-pub(super) use readers::{Reading, SplitInputs};
+pub(super) use readers::{Reading, SplitInputs, SplitReaders};
 
 /// Rows that stand in the query, as an input.
 pub(super) struct ListedRows(std::vec::IntoIter<StreamElement>);

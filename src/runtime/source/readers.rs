@@ -1,4 +1,5 @@
-//! Threads that read splits ahead of the source's task, and one that looks for more of them.
+//! Reading splits ahead of the source's task, and looking for more of them: one read at a time, and
+//! the threads that do it again and again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -59,6 +60,7 @@ struct Idleness {
 struct Split {
     at_hand: VecDeque<StreamElement>,
     timer: Option<IdleTimer>,
+    /// What the timer was last told, microseconds.
     probed_us: i64,
     cell: Arc<SplitCell>,
 }
@@ -138,13 +140,13 @@ impl Work {
 }
 
 impl SplitInputs {
-    /// Starts the readers, and the search for more splits if the source knows of such.
-    pub(in super::super) fn start(
+    /// The splits, and what reads them. Nothing is read before that is told to.
+    pub(in super::super) fn new(
         source: Box<dyn Source>,
         pipelines: Vec<SplitPipeline>,
         shape: &Arc<SourceShape>,
         reading: Reading,
-    ) -> Result<Self, Error> {
+    ) -> Result<(Self, SplitReaders), Error> {
         let interval = source.discovers_every().filter(|_| reading.goes_on);
         let splits = pipelines.len();
         let mut work = Work { grows: interval.is_some(), ..Work::default() };
@@ -161,15 +163,12 @@ impl SplitInputs {
             cancel: reading.cancel,
             shape: Arc::clone(shape),
         });
-        let threads = if interval.is_some() { reading.threads } else { reading.threads.min(splits) };
-        for number in 0..threads {
-            let shared = Arc::clone(&shared);
-            spawn(format!("read {} {number}", reading.name), move || read(&shared))?;
-        }
-        if let Some(interval) = interval {
-            let shared = Arc::clone(&shared);
-            spawn(format!("find {}", reading.name), move || discover(&shared, source, interval))?;
-        }
+        let readers = SplitReaders {
+            shared: Arc::clone(&shared),
+            name: reading.name,
+            threads: if interval.is_some() { reading.threads } else { reading.threads.min(splits) },
+            source: interval.map(|interval| (source, interval)),
+        };
         let idleness = reading.goes_on.then(|| shape.idle_after_us()).flatten();
         let idleness =
             idleness.map(|timeout_us| Idleness { timeout_us, advance_delay_us: shape.advance_delay_us() });
@@ -185,7 +184,7 @@ impl SplitInputs {
             deserted: None,
         };
         inputs.refresh()?;
-        Ok(inputs)
+        Ok((inputs, readers))
     }
 
     /// Lets the readers go on with a split that rests.
@@ -196,25 +195,34 @@ impl SplitInputs {
         }
     }
 
-    /// Whether the split becomes idle by this look at it.
-    fn becomes_idle(&mut self, input: usize) -> bool {
+    /// Whether the split becomes idle by this look at it. `found_empty_us`: when a reader last found
+    /// nothing there, if nothing waits to be taken.
+    fn becomes_idle(&mut self, input: usize, found_empty_us: Option<i64>) -> bool {
         let split = &mut self.splits[input];
         let Some(timer) = &mut split.timer else { return false };
-        let now_us = self.clock.elapsed_us();
-        if timer.is_idle() || now_us < split.probed_us.saturating_add(PROBE_US) {
+        if timer.is_idle() {
             return false;
         }
-        split.probed_us = now_us;
-        let found_empty_us = {
-            let work = lock(&self.shared.work);
-            let slot = &work.slots[input];
-            slot.found_empty_us.filter(|_| slot.read.is_empty())
-        };
-        let idle = timer.probe(now_us, found_empty_us);
+        // What the reader said not long ago tells nothing new.
+        if let Some(found_empty_us) = found_empty_us {
+            if found_empty_us < split.probed_us.saturating_add(PROBE_US) {
+                return false;
+            }
+            split.probed_us = found_empty_us;
+        }
+        let idle = timer.probe(self.clock.elapsed_us(), found_empty_us);
         if idle {
             split.cell.set_idle(true);
         }
         idle
+    }
+}
+
+impl Split {
+    /// Its time as a quiet split begins anew.
+    fn reset_timer(&mut self, reset: fn(&mut IdleTimer)) {
+        self.timer.iter_mut().for_each(reset);
+        self.probed_us = i64::MIN;
     }
 }
 
@@ -257,9 +265,7 @@ impl Inputs for SplitInputs {
 
     fn pause(&mut self) {
         for split in &mut self.splits {
-            if let Some(timer) = &mut split.timer {
-                timer.pause();
-            }
+            split.reset_timer(IdleTimer::pause);
         }
         if let Some(timer) = &mut self.deserted {
             timer.pause();
@@ -292,16 +298,17 @@ impl Inputs for SplitInputs {
         if let Some(element) = self.splits[input].at_hand.pop_front() {
             return Ok(Polled::Element(element));
         }
-        let read = {
+        let (read, found_empty_us) = {
             let mut work = lock(&self.shared.work);
-            let read = work.slots[input].read.pop_front();
-            if read.is_some() && work.slots[input].read.len() < AHEAD {
+            let slot = &mut work.slots[input];
+            let (read, found_empty_us) = (slot.read.pop_front(), slot.found_empty_us);
+            if read.is_some() && slot.read.len() < AHEAD {
                 self.wake(&mut work, input);
             }
-            read
+            (read, found_empty_us)
         };
         let Some(read) = read else {
-            return Ok(match self.becomes_idle(input) {
+            return Ok(match self.becomes_idle(input, found_empty_us) {
                 true => Polled::Element(StreamElement::Status(StreamStatus::Idle)),
                 false => Polled::Pending,
             });
@@ -316,10 +323,8 @@ impl Inputs for SplitInputs {
             self.wake(&mut work, input + 1);
         }
         let split = &mut self.splits[input];
-        if let Some(timer) = &mut split.timer {
-            timer.wake();
-            split.cell.set_idle(false);
-        }
+        split.reset_timer(IdleTimer::wake);
+        split.cell.set_idle(false);
         split.at_hand.extend(read);
         Ok(split.at_hand.pop_front().map_or(Polled::Pending, Polled::Element))
     }
@@ -339,55 +344,112 @@ impl Drop for SplitInputs {
     }
 }
 
-/// The life of a reader thread: takes the split that waits longest, reads one batch of it.
-fn read(shared: &Shared) {
-    while let Some((split, mut pipeline)) = next_split(shared) {
-        let begun = Instant::now();
-        let read = catch_unwind(AssertUnwindSafe(|| pipeline.next()))
-            .unwrap_or_else(|panic| Err(Error::internal("source", panic_text(panic.as_ref()))));
-        let mut work = lock(&shared.work);
-        if work.closed {
-            return;
-        }
-        let quiet = work.quiet.len();
-        let slot = &mut work.slots[split];
-        let read = match read {
-            Ok(Step::Quiet(state)) => {
-                slot.cell.set(state);
-                slot.found_empty_us = match state {
-                    SplitState::Disconnected => None,
-                    _ => Some(shared.shape.clock().elapsed_us()),
-                };
-                if begun.elapsed() >= WAITED {
-                    work.queue.push_back((split, pipeline));
-                } else {
-                    let crowd = u32::try_from(quiet / QUIET_SPLITS).unwrap_or(u32::MAX).saturating_add(1);
-                    let due = Instant::now() + slot.nap.saturating_mul(crowd);
-                    slot.nap = (slot.nap * 2).min(LONGEST_NAP);
-                    work.quiet.insert((due, split), pipeline);
+/// Reads the splits of a source.
+pub(in super::super) struct SplitReaders {
+    shared: Arc<Shared>,
+    /// The table.
+    name: String,
+    threads: usize,
+    /// What finds more splits, and how often to ask it.
+    source: Option<(Box<dyn Source>, Duration)>,
+}
+
+impl SplitReaders {
+    /// Starts the threads: those that read, and one that looks for more splits if there may be any.
+    pub(in super::super) fn start(self) -> Result<(), Error> {
+        for number in 0..self.threads {
+            let shared = Arc::clone(&self.shared);
+            spawn(format!("read {} {number}", self.name), move || {
+                while let Some((split, pipeline)) = next_split(&shared) {
+                    if !read(&shared, split, pipeline) {
+                        shared.task.notify();
+                    }
                 }
-                continue;
-            }
-            Ok(Step::Read(read)) => Ok(read),
-            Err(error) => Err(error),
-        };
-        slot.found_empty_us = None;
-        slot.nap = FIRST_NAP;
-        let goes_on =
-            matches!(&read, Ok(given) if !matches!(given.elements.last(), Some(StreamElement::End)));
-        slot.read.push_back(read);
-        if goes_on && slot.read.len() < AHEAD {
-            slot.cell.set(SplitState::Active);
-            work.queue.push_back((split, pipeline));
-        } else if goes_on {
-            slot.cell.set(SplitState::Paused);
-            slot.resting = Some(pipeline);
-        } else {
-            shared.shape.counters.splits.finish(&slot.cell);
+            })?;
         }
-        drop(work);
-        shared.task.notify();
+        if let Some((source, interval)) = self.source {
+            let shared = Arc::clone(&self.shared);
+            spawn(format!("find {}", self.name), move || keep_looking(&shared, source, interval))?;
+        }
+        Ok(())
     }
+
+    /// Looks once for more splits, and lets quiet ones be asked again at once. Whether splits came.
+    pub(in super::super) fn look(&mut self) -> bool {
+        let is_closed = {
+            let mut work = lock(&self.shared.work);
+            // By their number: when they said that they are quiet is a matter of the clock.
+            let mut quiet: Vec<_> = std::mem::take(&mut work.quiet).into_iter().collect();
+            quiet.sort_by_key(|((_, split), _)| *split);
+            work.queue.extend(quiet.into_iter().map(|((_, split), pipeline)| (split, pipeline)));
+            work.closed
+        };
+        let Some((source, _)) = self.source.as_mut().filter(|_| !is_closed) else { return false };
+        let found = discover(&self.shared, source.as_mut());
+        if found != Found::Nothing {
+            self.source = self.source.take().filter(|_| found == Found::Splits);
+        }
+        found != Found::Nothing
+    }
+
+    /// How many splits can be read now.
+    pub(in super::super) fn waiting(&self) -> usize {
+        lock(&self.shared.work).queue.len()
+    }
+
+    /// Reads one batch of one of the waiting splits. Whether it had anything.
+    pub(in super::super) fn read(&mut self, place: usize) -> bool {
+        let next = lock(&self.shared.work).queue.remove(place);
+        next.is_some_and(|(split, pipeline)| !read(&self.shared, split, pipeline))
+    }
+}
+
+/// Reads one batch of a split and puts it where the task takes it, or the split to the quiet ones:
+/// whether it did that.
+fn read(shared: &Shared, split: usize, mut pipeline: SplitPipeline) -> bool {
+    let begun = Instant::now();
+    let read = catch_unwind(AssertUnwindSafe(|| pipeline.next()))
+        .unwrap_or_else(|panic| Err(Error::internal("source", panic_text(panic.as_ref()))));
+    let mut work = lock(&shared.work);
+    if work.closed {
+        return true;
+    }
+    let quiet = work.quiet.len();
+    let slot = &mut work.slots[split];
+    let read = match read {
+        Ok(Step::Quiet(state)) => {
+            slot.cell.set(state);
+            slot.found_empty_us = match state {
+                SplitState::Disconnected => None,
+                _ => Some(shared.shape.clock().elapsed_us()),
+            };
+            if begun.elapsed() >= WAITED {
+                work.queue.push_back((split, pipeline));
+            } else {
+                let crowd = u32::try_from(quiet / QUIET_SPLITS).unwrap_or(u32::MAX).saturating_add(1);
+                let due = Instant::now() + slot.nap.saturating_mul(crowd);
+                slot.nap = (slot.nap * 2).min(LONGEST_NAP);
+                work.quiet.insert((due, split), pipeline);
+            }
+            return true;
+        }
+        Ok(Step::Read(read)) => Ok(read),
+        Err(error) => Err(error),
+    };
+    slot.found_empty_us = None;
+    slot.nap = FIRST_NAP;
+    let goes_on = matches!(&read, Ok(given) if !matches!(given.elements.last(), Some(StreamElement::End)));
+    slot.read.push_back(read);
+    if goes_on && slot.read.len() < AHEAD {
+        slot.cell.set(SplitState::Active);
+        work.queue.push_back((split, pipeline));
+    } else if goes_on {
+        slot.cell.set(SplitState::Paused);
+        slot.resting = Some(pipeline);
+    } else {
+        shared.shape.counters.splits.finish(&slot.cell);
+    }
+    false
 }
 
 /// Waits for a split to read. `None` when nobody wants rows any more.
@@ -422,7 +484,7 @@ fn wait<'a, T>(
 }
 
 /// Looks for more splits from time to time.
-fn discover(shared: &Shared, mut source: Box<dyn Source>, interval: Duration) {
+fn keep_looking(shared: &Shared, mut source: Box<dyn Source>, interval: Duration) {
     let mut due = Instant::now() + interval;
     loop {
         {
@@ -438,27 +500,44 @@ fn discover(shared: &Shared, mut source: Box<dyn Source>, interval: Duration) {
                 work = wait(&shared.closing, work, left.min(LONGEST_SLEEP));
             }
         }
-        let found = catch_unwind(AssertUnwindSafe(|| source.discover()))
-            .unwrap_or_else(|panic| Err(Error::internal("source", panic_text(panic.as_ref()))));
-        match found {
-            Ok(found) if found.is_empty() => {}
-            Ok(found) => {
-                let mut work = lock(&shared.work);
-                for reader in found {
-                    work.add(SplitPipeline::new(reader, Arc::clone(&shared.shape)), false);
-                }
-                shared.count.store(work.slots.len(), Ordering::Release);
-                shared.work_added.notify_all();
-                drop(work);
-                shared.task.notify();
-            }
-            Err(error) => {
-                lock(&shared.work).failure = Some(error);
-                shared.failed.store(true, Ordering::Release);
-                shared.task.notify();
-                return;
-            }
+        if discover(shared, source.as_mut()) == Found::Last {
+            return;
         }
         due = Instant::now() + interval;
     }
+}
+
+/// What a look for more splits came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    Splits,
+    /// There will be no more splits.
+    Last,
+}
+
+fn discover(shared: &Shared, source: &mut dyn Source) -> Found {
+    let found = catch_unwind(AssertUnwindSafe(|| source.discover()))
+        .unwrap_or_else(|panic| Err(Error::internal("source", panic_text(panic.as_ref()))));
+    let is_last = source.discovers_every().is_none();
+    let outcome = match found {
+        Ok(found) if found.is_empty() && !is_last => return Found::Nothing,
+        Ok(found) => {
+            let mut work = lock(&shared.work);
+            for reader in found {
+                work.add(SplitPipeline::new(reader, Arc::clone(&shared.shape)), false);
+            }
+            shared.count.store(work.slots.len(), Ordering::Release);
+            work.grows = !is_last;
+            shared.work_added.notify_all();
+            if is_last { Found::Last } else { Found::Splits }
+        }
+        Err(error) => {
+            lock(&shared.work).failure = Some(error);
+            shared.failed.store(true, Ordering::Release);
+            Found::Last
+        }
+    };
+    shared.task.notify();
+    outcome
 }

@@ -1,0 +1,245 @@
+//! A plan that moves only when it is told to: its tasks and readers in the caller's thread, one
+//! piece of work at a time.
+
+#[cfg(test)]
+mod tests;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use super::channel::{Received, Receiver};
+use super::graph::{self, SourceHandle};
+use super::job::{JobOptions, panic_text, summarise};
+use super::metrics::{JobSummary, TaskReport};
+use super::source::{SplitReaders, SplitStatus};
+use super::task::{Task, Worked};
+use crate::connector::{CancelToken, Connectors};
+use crate::error::Error;
+use crate::plan::StreamPlan;
+use crate::stream::{StreamBatch, StreamElement, Watermark};
+
+/// The order in which a [`Stepped`] job does its pieces of work.
+#[derive(Debug, Clone)]
+pub struct Schedule {
+    /// `None`: all in turn.
+    state: Option<u64>,
+}
+
+impl Schedule {
+    /// Seed 0: one piece of work each, in turn. Any other seed: an order drawn from it, in which now
+    /// this one is far ahead and now that one.
+    pub fn new(seed: u64) -> Self {
+        Self { state: (seed != 0).then_some(seed) }
+    }
+
+    /// A number below `bound`, or `in_turn` where nothing is drawn. SplitMix64.
+    fn draw(&mut self, bound: usize, in_turn: usize) -> usize {
+        let Some(state) = &mut self.state else { return in_turn };
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = *state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        (mixed % bound.max(1) as u64) as usize
+    }
+
+    /// How much work one does before the next has its turn.
+    fn stint(&mut self) -> usize {
+        match self.draw(4, 0) {
+            3 => 1 + self.draw(32, 0),
+            _ => 1 + self.draw(3, 0),
+        }
+    }
+}
+
+/// A task, or what it left when it was over.
+enum Slot {
+    Runs(Box<Task>),
+    Over(String, TaskReport, Option<Watermark>),
+}
+
+/// A plan whose tasks and readers run in the caller's thread.
+///
+/// The tasks, operators, channels, merges and readers are those of a [`super::Job`]; only who calls
+/// them differs. Nothing here waits: a source that has nothing to read now is asked again by the
+/// next [`Stepped::settle`].
+pub struct Stepped {
+    slots: Vec<Slot>,
+    readers: Vec<SplitReaders>,
+    result: Option<Receiver>,
+    rows: Vec<StreamBatch>,
+    is_held: bool,
+    sources: Vec<SourceHandle>,
+    cancel: CancelToken,
+    schedule: Schedule,
+    failure: Option<Error>,
+    started: Instant,
+}
+
+impl Stepped {
+    /// Opens the plan's sources and sinks. Nothing is read yet.
+    ///
+    /// # Errors
+    /// Those of [`super::Job::start`].
+    pub fn start(
+        plan: &StreamPlan,
+        connectors: &Connectors,
+        options: &JobOptions,
+        schedule: Schedule,
+    ) -> Result<Self, Error> {
+        let cancel = CancelToken::default();
+        let graph = graph::build(plan, connectors, options, &cancel)?;
+        Ok(Self {
+            slots: graph.tasks.into_iter().map(|task| Slot::Runs(Box::new(task))).collect(),
+            readers: graph.readers,
+            result: graph.result.map(|(receiver, _)| receiver),
+            rows: Vec::new(),
+            is_held: false,
+            sources: graph.sources,
+            cancel,
+            schedule,
+            failure: None,
+            started: Instant::now(),
+        })
+    }
+
+    /// Works until nothing makes progress any more: whatever can be read now is read and has gone as
+    /// far as it can. Whether there was anything to do.
+    ///
+    /// # Errors
+    /// What stopped the job, now and whenever it is asked again.
+    pub fn settle(&mut self) -> Result<bool, Error> {
+        let mut worked = false;
+        // In the first quiet round the readers said that there is nothing; in the second the tasks
+        // took note of it.
+        let mut quiet = 0;
+        while quiet < 2 {
+            if let Some(failure) = &self.failure {
+                return Err(failure.clone());
+            }
+            match self.round() {
+                Ok(true) => (worked, quiet) = (true, 0),
+                Ok(false) => quiet += 1,
+                Err(error) => {
+                    self.cancel.cancel();
+                    self.failure = Some(error);
+                    // Sinks learn that they don't end well.
+                    self.slots.retain(|slot| matches!(slot, Slot::Over(..)));
+                    self.readers.clear();
+                }
+            }
+        }
+        Ok(worked)
+    }
+
+    /// Everybody has one turn or more.
+    fn round(&mut self) -> Result<bool, Error> {
+        let mut worked = false;
+        for readers in &mut self.readers {
+            worked |= readers.look();
+        }
+        let workers = self.slots.len() + self.readers.len();
+        let mut order: Vec<usize> = (0..workers).collect();
+        for place in (1..workers).rev() {
+            order.swap(place, self.schedule.draw(place + 1, place));
+        }
+        for worker in order {
+            for _ in 0..self.schedule.stint() {
+                let goes_on = match worker.checked_sub(self.slots.len()) {
+                    Some(readers) => self.read(readers),
+                    None => self.step(worker)?,
+                };
+                worked |= goes_on;
+                worked |= self.take_result();
+                if !goes_on {
+                    break;
+                }
+            }
+        }
+        Ok(worked)
+    }
+
+    /// One batch of each split of a source that can be read now. Whether there was any.
+    fn read(&mut self, readers: usize) -> bool {
+        let readers = &mut self.readers[readers];
+        let mut worked = false;
+        for _ in 0..readers.waiting() {
+            let place = self.schedule.draw(readers.waiting(), 0);
+            worked |= readers.read(place);
+        }
+        worked
+    }
+
+    fn step(&mut self, slot: usize) -> Result<bool, Error> {
+        let Slot::Runs(task) = &mut self.slots[slot] else { return Ok(false) };
+        let step = catch_unwind(AssertUnwindSafe(|| task.step(&self.cancel)));
+        match step.unwrap_or_else(|panic| Err(Error::internal(&task.name, panic_text(panic.as_ref()))))? {
+            Worked::Done => Ok(true),
+            Worked::Full | Worked::Waiting => Ok(false),
+            Worked::Over => {
+                self.slots[slot] = Slot::Over(task.name.clone(), task.report(), task.watermark());
+                Ok(true)
+            }
+        }
+    }
+
+    /// Takes what the query has given. Whether there was any.
+    fn take_result(&mut self) -> bool {
+        if self.is_held {
+            return false;
+        }
+        let mut taken = false;
+        while let Some(receiver) = &self.result {
+            match receiver.receive() {
+                Received::Element(StreamElement::Batch(batch)) => self.rows.push(batch),
+                Received::Element(StreamElement::End) => self.result = None,
+                Received::Element(
+                    StreamElement::Watermark(_) | StreamElement::Status(_) | StreamElement::Latency(_),
+                ) => {}
+                Received::Empty | Received::Closed => break,
+            }
+            taken = true;
+        }
+        taken
+    }
+
+    /// The rows of a SELECT since they were last taken, in their order.
+    pub fn take_rows(&mut self) -> Vec<StreamBatch> {
+        std::mem::take(&mut self.rows)
+    }
+
+    /// While it is held, nobody takes the rows of the SELECT: its tasks are back-pressured as soon as
+    /// the last channel is full.
+    pub fn hold(&mut self, hold: bool) {
+        self.is_held = hold;
+    }
+
+    /// Whether everything was read and written.
+    pub fn is_over(&self) -> bool {
+        self.failure.is_none() && self.slots.iter().all(|slot| matches!(slot, Slot::Over(..)))
+    }
+
+    /// What it has done so far.
+    pub fn summary(&self) -> JobSummary {
+        let reports = self.slots.iter().map(|slot| match slot {
+            Slot::Runs(task) => (task.name.clone(), task.report()),
+            Slot::Over(name, report, _) => (name.clone(), report.clone()),
+        });
+        summarise(&self.sources, reports.collect(), self.started.elapsed())
+    }
+
+    /// The splits of all sources, source by source, in their order.
+    pub fn splits(&self) -> Vec<SplitStatus> {
+        self.sources.iter().flat_map(|source| source.counters.splits.list(&source.name)).collect()
+    }
+
+    /// The last watermark that came to the sink of the query, or the lowest of its sinks, before the
+    /// end of the input.
+    pub fn watermark(&self) -> Option<Watermark> {
+        let watermarks = self.slots.iter().filter_map(|slot| match slot {
+            Slot::Runs(task) => task.ends_in_sink().then(|| task.watermark()),
+            Slot::Over(_, report, watermark) => report.arrived.is_some().then_some(*watermark),
+        });
+        watermarks.min().flatten()
+    }
+}
