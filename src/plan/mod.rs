@@ -14,6 +14,7 @@ mod bind;
 mod constant;
 mod delay;
 mod diagnose;
+mod emit;
 mod explain;
 mod function;
 mod function_names;

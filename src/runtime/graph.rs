@@ -427,8 +427,11 @@ impl Builder<'_> {
         end
     }
 
-    fn complete(&mut self, draft: Draft, end: End) {
+    fn complete(&mut self, mut draft: Draft, end: End) {
         let batch_rows = self.options.batch_rows;
+        let clock = &self.options.clock.0;
+        let now_us = clock.elapsed_us();
+        let has_timers = draft.chain.iter_mut().fold(false, |any, link| link.open(now_us) || any);
         self.graph.tasks.push(Task {
             name: draft.name,
             signal: draft.signal,
@@ -440,6 +443,7 @@ impl Builder<'_> {
             late_table: draft.late_table,
             reads_table: draft.reads_table,
             progress: TaskProgress::default(),
+            timers: has_timers.then(|| Arc::clone(clock)),
             flush_interval: self.options.buffer_timeout.max(Duration::from_millis(1)),
         });
     }
@@ -461,7 +465,7 @@ fn has_exact_parts(aggregate: &WindowAggregateNode) -> bool {
     let is_assigned = matches!(aggregate.window, WindowSource::Assign { .. });
     let is_single = aggregate.phase == AggregatePhase::Single;
     let all_exact = aggregate.aggregates.iter().all(|call| !call.order_sensitive && !call.inexact);
-    is_assigned && is_single && all_exact && aggregate.allowed_lateness_us == 0
+    is_assigned && is_single && all_exact && !aggregate.is_updating()
 }
 
 fn with_phase(
