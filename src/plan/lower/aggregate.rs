@@ -165,7 +165,8 @@ impl Lowering<'_> {
                     }
                     None => self.attached(input.node, grouped.window)?,
                 };
-                input.node = self.exchange(input.node, &key_columns, sets.as_deref(), above.order);
+                let single = above.order || is_whole(emission.as_deref());
+                input.node = self.exchange(input.node, &key_columns, sets.as_deref(), single);
                 source
             }
         };
@@ -210,7 +211,8 @@ impl Lowering<'_> {
         let keys: Vec<usize> = (0..grouping.exprs.len()).collect();
         let key_columns = self.key_columns(&keys, grouping, aggregate.input.schema(), &mut input)?;
         let sets = grouping.masks(&keys);
-        input.node = self.exchange(input.node, &key_columns, sets.as_deref(), false);
+        let single = is_whole(emission.as_deref());
+        input.node = self.exchange(input.node, &key_columns, sets.as_deref(), single);
         let spec =
             WindowSpec { kind: WindowKind::Global, offset_us: 0, zone: None, unit: TimeUnit::Millisecond };
         let source = WindowSource::Assign { time: 0, window: spec };
@@ -469,6 +471,11 @@ fn mixes_partitions(pending: &Pending, keys: &[usize], sets: Option<&[Vec<bool>]
         keys.iter().enumerate().any(|(position, key)| key == column && in_all_sets(position))
     };
     !pending.partition.iter().all(is_key)
+}
+
+/// Whether each round gives the whole result, which one subtask must know then.
+fn is_whole(emission: Option<&Emission>) -> bool {
+    emission.is_some_and(|emission| matches!(emission.mode(), EmitMode::Complete { .. }))
 }
 
 /// The grouping must name one window.

@@ -307,7 +307,8 @@ impl LiveAggregate {
     }
 }
 
-/// The rows of each part, ascending, as numbers of rows that are used.
+/// The rows of each part, ascending, as numbers of rows that are used. The parts are ordered: of one
+/// row, the window that ends first is changed first.
 fn rows_of_parts(placement: &Placement) -> Vec<(PartKey, Vec<u32>)> {
     let order: Option<&UInt32Array> = placement.order.as_ref();
     let mut offset = 0;
@@ -320,7 +321,9 @@ fn rows_of_parts(placement: &Placement) -> Vec<(PartKey, Vec<u32>)> {
         };
         (*key, own)
     };
-    placement.parts.iter().map(rows).collect()
+    let mut parts: Vec<(PartKey, Vec<u32>)> = placement.parts.iter().map(rows).collect();
+    parts.sort_unstable_by_key(|(key, _)| *key);
+    parts
 }
 
 impl Operator for LiveAggregate {
