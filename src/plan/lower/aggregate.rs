@@ -513,7 +513,7 @@ fn unbounded(over_window: bool) -> Error {
     if over_window {
         return error.hint("Add window_start and window_end to GROUP BY.");
     }
-    error.hint("Group by a window: FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end.")
+    error.hint("Group by a window: FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end. Or ask for each change: EMIT CHANGES.")
 }
 
 /// What EXPLAIN calls a computed column.

@@ -164,7 +164,7 @@ impl Lowering<'_> {
                 "Leave ALLOW LATENESS out, and give the watermark a longer delay: the block then gives final results only.",
             ),
             _ => error.hint(format!(
-                "Leave {clause} out: the block then gives final results only, when its windows close."
+                "Leave {clause} out: the block then gives final results only."
             )),
         })
     }
