@@ -338,6 +338,19 @@ impl Moved {
         let memory = Memory::new();
         let (sender, receiver) = channel();
         memory.put_channel("t", batch(&[]).schema(), receiver);
+        Self::over(memory, sender, query, JobOptions { parallelism, ..JobOptions::default() })
+    }
+
+    /// Over these rows, then the end; channels hold one row.
+    fn over_all(rows: &[(&str, i64, i64)], query: &str, parallelism: usize) -> Self {
+        let memory = Memory::new();
+        memory.put("t", batch(&[]).schema(), vec![batch(rows)]);
+        let options =
+            JobOptions { parallelism, batch_rows: 2, channel_rows: Some(1), ..JobOptions::default() };
+        Self::over(memory, channel().0, query, options)
+    }
+
+    fn over(memory: Memory, rows: Sender<RecordBatch>, query: &str, options: JobOptions) -> Self {
         let mut connectors = Connectors::standard();
         connectors.add(Arc::new(memory));
         let planner = Planner::new(Arc::new(connectors.clone()));
@@ -351,9 +364,9 @@ impl Moved {
         catalog.add(Relation::Table(table.into()), false).unwrap();
         let plan = planner.plan(query, &catalog).unwrap();
         let clock = Arc::new(VirtualClock::new(0));
-        let options = JobOptions { parallelism, clock: JobClock(clock.clone()), ..JobOptions::default() };
+        let options = JobOptions { clock: JobClock(clock.clone()), ..options };
         let job = Stepped::start(&plan, &connectors, &options, Schedule::new(0)).unwrap();
-        Self { job, clock, rows: sender }
+        Self { job, clock, rows }
     }
 
     /// The changes that these rows make now.
@@ -456,4 +469,23 @@ fn without_a_window_and_without_an_end_changes_come_at_once() {
     assert_eq!(query.send(&[("a", 1, 1), ("a", 2, 0)]), ["+I a,1", "-U a,1", "+U a,3"]);
     assert_eq!(query.send(&[("a", 4, 0)]), ["-U a,3", "+U a,7"]);
     assert_eq!(query.end(), NOTHING);
+}
+
+#[test]
+fn a_key_without_changes_holds_nobody_up() {
+    // All changes are of one key: the subtasks of the others have nothing to say for long.
+    let mut rows = vec![("b", 1, 1), ("c", 1, 1), ("d", 1, 1)];
+    rows.extend((0..500).map(|_| ("a", 1, 1)));
+    let queries = [
+        "SELECT k, SUM(v) AS s FROM t GROUP BY k EMIT CHANGES".to_owned(),
+        format!("{KEYED} EMIT CHANGES"),
+        "SELECT k, s + 1 AS more FROM (SELECT k, SUM(v) AS s FROM t WHERE v > 0 GROUP BY k \
+         UNION ALL SELECT k, COUNT(*) AS s FROM t WHERE v < 0 GROUP BY k) WHERE s < 400 EMIT CHANGES"
+            .to_owned(),
+    ];
+    for query in queries {
+        let one = by_key(&Moved::over_all(&rows, &query, 1).end(), 1);
+        assert!(one["a"].len() > 700, "{query}");
+        assert_eq!(by_key(&Moved::over_all(&rows, &query, 4).end(), 1), one, "{query}");
+    }
 }

@@ -127,7 +127,7 @@ impl Builder<'_> {
             return Err(Error::internal("runtime", format!("plan node {id} is no sink")));
         };
         let stage = self.stage(self.input_of(&node)?)?;
-        let draft = self.gather(stage, &node.schema, node.properties.bounded, "sink")?;
+        let draft = self.gather(stage, &node.schema, is_aligned(&node), "sink")?;
         let end = match &sink.target {
             SinkTarget::Result => {
                 let reader = Arc::new(Signal::default());
@@ -196,7 +196,7 @@ impl Builder<'_> {
                         receivers.push(self.connect(draft, &signal));
                     }
                 }
-                let order = order_of(node.properties.bounded);
+                let order = order_of(is_aligned(&node));
                 Ok(vec![self.joined("union", receivers, signal, order, &node.schema)])
             }
             Operation::Exchange(distribution) => self.exchange(&node, distribution),
@@ -449,8 +449,15 @@ impl Builder<'_> {
     }
 }
 
-fn order_of(bounded: bool) -> MergeOrder {
-    if bounded { MergeOrder::Aligned } else { MergeOrder::Arrival }
+/// Whether the rows of a node's inputs come in an order that is a function of the rows. Those of a
+/// changelog don't: each row may give changes, so an input that has none for long would be waited for
+/// while the others' channels are full. The changes of a key are in one input and stay in order.
+fn is_aligned(node: &PlanNode) -> bool {
+    node.properties.bounded && !node.properties.updating
+}
+
+fn order_of(aligned: bool) -> MergeOrder {
+    if aligned { MergeOrder::Aligned } else { MergeOrder::Arrival }
 }
 
 fn metadata_key(table: &crate::catalog::Table, column: usize) -> Option<String> {

@@ -238,7 +238,7 @@ impl<I: Inputs> Merge<I> {
         let limit =
             others.map(|(other, state)| (state.key(), other)).min().unwrap_or((Watermark::MAX, usize::MAX));
         let Some((batch, taken)) = &mut self.states[input].head else { return };
-        let room = self.batch_rows.saturating_sub(self.segment_rows);
+        let room = self.batch_rows - self.segment_rows;
         let left = (batch.num_rows() - *taken).min(room);
         let run = match &batch.running {
             Some(running) => running.values()[*taken..*taken + left]
@@ -246,14 +246,7 @@ impl<I: Inputs> Merge<I> {
             None => left,
         };
         // The first row was found to be the lowest; its key may have been raised to the bound.
-        let mut run = run.max(1);
-        // The two forms of a row that changes stay in one batch: they have the same key.
-        if let Some(kinds) = &batch.kinds
-            && kinds.values()[*taken + run - 1] == RowKind::UpdateBefore
-            && *taken + run < batch.num_rows()
-        {
-            run += 1;
-        }
+        let run = run.max(1);
         self.segments.push((input, batch.slice(*taken, run)));
         self.segment_rows += run;
         *taken += run;
