@@ -431,7 +431,8 @@ impl Builder<'_> {
         let batch_rows = self.options.batch_rows;
         let clock = &self.options.clock.0;
         let now_us = clock.elapsed_us();
-        let has_timers = draft.chain.iter_mut().fold(false, |any, link| link.open(now_us) || any);
+        let mut has_timers = false;
+        draft.chain.iter_mut().for_each(|link| has_timers |= link.open(now_us));
         self.graph.tasks.push(Task {
             name: draft.name,
             signal: draft.signal,

@@ -108,7 +108,7 @@ impl Kernel for Count {
     type Column<'a> = Option<NullBuffer>;
     type Value = i64;
 
-    fn column<'a>(&self, args: &'a [ArrayRef]) -> Result<Option<NullBuffer>, Error> {
+    fn column(&self, args: &[ArrayRef]) -> Result<Option<NullBuffer>, Error> {
         Ok(args.first().ok_or_else(wrong_type)?.logical_nulls())
     }
 

@@ -1,7 +1,7 @@
 //! A window whose results can be read while it takes rows.
 
-use arrow::array::{Array, ArrayRef};
-use arrow::compute::concat;
+use arrow::array::{Array, ArrayRef, UInt32Array};
+use arrow::compute::{concat, take};
 use arrow::datatypes::SchemaRef;
 
 use super::super::recipe::{Recipe, Rows};
@@ -32,6 +32,23 @@ pub(super) struct Window {
 struct Before {
     groups: Vec<u32>,
     values: Vec<Vec<ArrayRef>>,
+}
+
+impl Before {
+    /// The values by ascending group. `like`: columns of the same types.
+    fn by_group(self, like: &[ArrayRef]) -> Result<Vec<ArrayRef>, Error> {
+        let mut order: Vec<u32> = (0..self.groups.len() as u32).collect();
+        order.sort_unstable_by_key(|place| self.groups[*place as usize]);
+        let order = UInt32Array::from(order);
+        let column = |(index, like): (usize, &ArrayRef)| {
+            let pieces: Vec<&dyn Array> = self.values.iter().map(|values| values[index].as_ref()).collect();
+            match pieces.is_empty() {
+                true => Ok(like.slice(0, 0)),
+                false => take(&concat(&pieces)?, &order, None),
+            }
+        };
+        like.iter().enumerate().map(column).collect::<Result<_, _>>().map_err(|error| arrow_failure(&error))
+    }
 }
 
 /// The rows of a batch, as groups take them.
@@ -156,52 +173,25 @@ impl Window {
         let key_columns = changes.add_keys(self.groups.keys(keys, &groups)?);
         let after = self.groups.values(&groups)?;
         let known = groups.partition_point(|group| (*group as usize) < self.given);
-        let (before_columns, place_of, has_changed) = self.compare(before, &groups[..known], &after)?;
-        let (before, after) = (changes.add_values(before_columns), changes.add_values(after));
-        for row in 0..groups.len() {
-            if row < known && !has_changed[row] {
-                continue;
-            }
+        let before = before.by_group(&after)?;
+        let now: Vec<ArrayRef> = after.iter().map(|column| column.slice(0, known)).collect();
+        let has_changed = changed(&before, &now, known)?;
+        let (before, after) = (changes.add_values(before), changes.add_values(after));
+        // New groups stand behind those that have been given.
+        let all = has_changed.into_iter().chain(std::iter::repeat(true));
+        for (row, _) in (0..groups.len()).zip(all).filter(|(_, has_changed)| *has_changed) {
+            let place = |columns: u32| Place { columns, row: row as u32 };
             changes.push(Change {
                 order: 0,
                 bounds: self.bounds,
-                keys: Place { columns: key_columns, row: row as u32 },
-                before: (row < known).then(|| Place { columns: before, row: place_of[row] }),
-                after: Place { columns: after, row: row as u32 },
+                keys: place(key_columns),
+                before: (row < known).then(|| place(before)),
+                after: place(after),
                 running,
             });
         }
         self.given = self.groups.len();
         Ok(())
-    }
-
-    /// The values that groups were given with, where they stand for each group, and whether they
-    /// differ from those that they have now, the first of `after`.
-    fn compare(
-        &self,
-        before: Before,
-        groups: &[u32],
-        after: &[ArrayRef],
-    ) -> Result<(Vec<ArrayRef>, Vec<u32>, Vec<bool>), Error> {
-        let mut columns = Vec::with_capacity(after.len());
-        for index in 0..after.len() {
-            let pieces: Vec<&dyn Array> = before.values.iter().map(|values| values[index].as_ref()).collect();
-            columns.push(match pieces.is_empty() {
-                true => after[index].slice(0, 0),
-                false => concat(&pieces).map_err(|error| arrow_failure(&error))?,
-            });
-        }
-        let mut order: Vec<u32> = (0..before.groups.len() as u32).collect();
-        order.sort_unstable_by_key(|place| before.groups[*place as usize]);
-        debug_assert!(order.iter().map(|place| before.groups[*place as usize]).eq(groups.iter().copied()));
-        let indices = arrow::array::UInt32Array::from(order.clone());
-        let in_order = columns
-            .iter()
-            .map(|column| arrow::compute::take(column, &indices, None).map_err(|error| arrow_failure(&error)))
-            .collect::<Result<Vec<_>, _>>()?;
-        let now: Vec<ArrayRef> = after.iter().map(|column| column.slice(0, groups.len())).collect();
-        let has_changed = changed(&in_order, &now, groups.len())?;
-        Ok((columns, order, has_changed))
     }
 
     /// All groups with their present values, as they were first seen.
