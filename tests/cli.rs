@@ -517,3 +517,54 @@ fn a_table_that_listens_says_where() {
     let output = child.wait_with_output().expect("ends");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "v\n7\n");
 }
+
+/// A table of three rows, and what counts them.
+const COUNTED: &str = "CREATE TABLE t (k STRING, v INT) WITH \
+    ('connector' = 'filesystem', 'path' = 'in.csv', 'format' = 'csv', 'csv.header' = 'true'); \
+    SELECT k, SUM(v) AS s FROM t GROUP BY k";
+const COUNTED_ROWS: &str = "k,v\na,1\nb,2\na,3\n";
+
+#[test]
+fn results_that_change_are_shown_when_they_are_final() {
+    let here = folder(&[("in.csv", COUNTED_ROWS)]);
+    // a is updated last, so it stands last.
+    let shown = [
+        ("json", "{\"k\":\"b\",\"s\":2}\n{\"k\":\"a\",\"s\":4}\n"),
+        ("csv", "k,s\nb,2\na,4\n"),
+        ("table", "+---+---+\n| k | s |\n+---+---+\n| b | 2 |\n| a | 4 |\n+---+---+\n"),
+    ];
+    for (format, expected) in shown {
+        let run = run(here.path(), &["-c", &format!("{COUNTED} EMIT CHANGES"), "-p", "1", "-f", format]);
+        assert_eq!((run.code, run.stdout.as_str()), (0, expected), "{format}: {}", run.stderr);
+    }
+    let changes =
+        run(here.path(), &["-c", &format!("{COUNTED} EMIT CHANGES"), "-p", "1", "-f", "changelog-json"]);
+    let expected = [
+        r#"{"op":"+I","row":{"k":"a","s":1}}"#,
+        r#"{"op":"+I","row":{"k":"b","s":2}}"#,
+        r#"{"op":"-U","row":{"k":"a","s":1}}"#,
+        r#"{"op":"+U","row":{"k":"a","s":4}}"#,
+    ];
+    assert_eq!(changes.stdout.lines().collect::<Vec<_>>(), expected);
+    let complete = run(here.path(), &["-c", &format!("{COUNTED} EMIT COMPLETE"), "-f", "csv"]);
+    assert_eq!(complete.stdout, "k,s\na,4\nb,2\n", "as the keys were first seen");
+}
+
+#[test]
+fn results_that_never_are_final_want_a_format_for_changes() {
+    let here = folder(&[]);
+    let script = "CREATE TABLE t (k STRING) WITH ('connector' = 'stdin', 'format' = 'csv', 'bounded' = 'false'); \
+                  SELECT k, COUNT(*) AS c FROM t GROUP BY k EMIT CHANGES";
+    for format in ["json", "csv", "table"] {
+        let run = run(here.path(), &["-c", script, "-f", format]);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""));
+        assert!(
+            run.stderr.contains("error[U004]") && run.stderr.contains("-f changelog-json"),
+            "{}",
+            run.stderr
+        );
+    }
+    let run = run_with_input(here.path(), &["-c", script, "-f", "changelog-json"], "a\na\n");
+    assert_eq!(run.stdout.lines().count(), 3, "{}", run.stdout);
+    assert!(run.stderr.contains("keeps a group for each key"), "{}", run.stderr);
+}

@@ -152,7 +152,7 @@ impl ConnectorCatalog for TestConnectors {
             "file" | "filesystem" => Ok(facts(true, true, true)),
             "stream" => Ok(facts(true, true, false)),
             "metrics" => Ok(facts(true, false, false)),
-            "print" => Ok(facts(false, true, false)),
+            "print" => Ok(TableFacts { takes_changelog: true, ..facts(false, true, false) }),
             other => {
                 let place = table.options.entry("connector").and_then(|entry| entry.value_span);
                 Err(Error::plan(code::UNKNOWN_CONNECTOR, format!("unknown connector \"{other}\"")).at(place))

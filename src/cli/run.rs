@@ -14,7 +14,7 @@ use crate::error::{Error, code};
 use crate::runtime::{JobSummary, Monitor};
 use crate::session::{InsertHandle, Outcome, QueryHandle, Session};
 use crate::sql::SpannedStatement;
-use crate::stream::StreamBatch;
+use crate::stream::{Fold, StreamBatch};
 
 /// Rows that are older than this are shown, and progress and Ctrl-C are looked at.
 const PAUSE: Duration = Duration::from_millis(40);
@@ -22,6 +22,8 @@ const PAUSE: Duration = Duration::from_millis(40);
 const GRACE: Duration = Duration::from_secs(2);
 /// Batches between the job and the output.
 const AHEAD: usize = 4;
+/// Rows that are written at a time where they came as changes.
+const FOLDED_ROWS: usize = 8_192;
 
 /// A session with the settings of the command line.
 ///
@@ -72,11 +74,13 @@ impl Runner {
     fn query(&mut self, query: QueryHandle) -> Result<(), Stop> {
         self.warn(query.warnings());
         self.tell_addresses(&query.monitor());
-        if query.is_updating() && self.output.format() != Format::ChangelogJson {
-            return Err(Error::usage(code::UNFIT_FORMAT, "the rows of this query change later on")
-                .hint("Use -f changelog-json.")
-                .into());
+        let is_folded = query.is_updating() && self.output.format() != Format::ChangelogJson;
+        if is_folded && !query.is_bounded() {
+            let message = "the rows of this query change later on, and it has no end at which they are final";
+            return Err(Error::usage(code::UNFIT_FORMAT, message).hint("Use -f changelog-json.").into());
         }
+        // Rows that change are shown when they are final: at the end.
+        let mut fold = if is_folded { Some(Fold::try_new(query.schema())?) } else { None };
         let canceller = query.canceller();
         let _watch = interrupt::watch(canceller.clone());
         let mut progress = self.progress(query.is_bounded(), query.monitor());
@@ -84,6 +88,11 @@ impl Runner {
         let messages = pump(query)?;
         let written = loop {
             match next(&messages) {
+                Next::Rows(batch) if let Some(fold) = &mut fold => {
+                    if let Err(error) = fold.apply(&batch) {
+                        break Err(error.into());
+                    }
+                }
                 Next::Rows(batch) => {
                     if let Err(stop) = hidden(progress.as_ref(), || writer.write(&batch)) {
                         break Err(stop);
@@ -103,6 +112,11 @@ impl Runner {
         drop(progress);
         let summary = match written {
             Ok(Ok(summary)) => {
+                if let Some(fold) = &fold {
+                    for rows in fold.batches(FOLDED_ROWS)? {
+                        writer.write(&StreamBatch::inserts(rows, Instant::now()))?;
+                    }
+                }
                 writer.end()?;
                 summary
             }

@@ -14,7 +14,7 @@ use super::options::OptionReader;
 use super::{CancelToken, Connector, Lines, Read, ReadRequest, Sink, Source, SplitBatch, SplitReader};
 use crate::catalog::{Options, Table, TableFacts};
 use crate::error::{Error, code};
-use crate::stream::StreamBatch;
+use crate::stream::{Fold, StreamBatch};
 
 /// Tables in memory, by name. A clone is the same set of tables.
 ///
@@ -168,8 +168,9 @@ impl Connector for Memory {
         // What was inserted can be read, too.
         let inserted = content.inserted(name).map(|batches| {
             let schema = batches.first().map_or_else(|| table.schema(), |batch| batch.rows.schema());
-            (schema, vec![batches.iter().map(|batch| batch.rows.clone()).collect::<Vec<_>>()])
+            left_rows(&schema, &batches, request.batch_rows).map(|rows| (schema, vec![rows]))
         });
+        let inserted = inserted.transpose()?;
         let (schema, input) = match content.inputs.get_mut(name) {
             Some(Input::Splits { schema, splits }) => (Arc::clone(schema), Rows::Splits(splits.clone())),
             Some(Input::Channel { schema, receiver }) => {
@@ -240,6 +241,20 @@ impl Connector for Memory {
             content.unfinished.remove(name);
         }
     }
+}
+
+/// What was inserted; of a changelog the rows that it leaves.
+fn left_rows(
+    schema: &SchemaRef,
+    batches: &[&StreamBatch],
+    batch_rows: usize,
+) -> Result<Vec<RecordBatch>, Error> {
+    if batches.iter().all(|batch| batch.kinds.is_none()) {
+        return Ok(batches.iter().map(|batch| batch.rows.clone()).collect());
+    }
+    let mut fold = Fold::try_new(schema)?;
+    batches.iter().try_for_each(|batch| fold.apply(batch))?;
+    fold.batches(batch_rows)
 }
 
 enum Rows {

@@ -19,7 +19,7 @@ use super::format::options::kind_of;
 use super::format::{FormatOptions, Kind};
 use super::input::unreadable;
 use super::options::OptionReader;
-use super::stdio::{no_columns, no_sink};
+use super::stdio::{no_changelog, no_columns, no_sink};
 use super::text_split::{ByteSource, Got, TextSplit};
 use super::{Connector, ReadRequest, Sink, Source, SplitReader};
 use crate::catalog::{Options, Table, TableFacts};
@@ -56,6 +56,7 @@ impl Settings {
         if kind == Kind::Parquet {
             return Err(reader.invalid("format", "can't go through a socket").hint("Use 'json' or 'csv'."));
         }
+        no_changelog(reader, kind)?;
         let listens = reader.choice("mode", &["connect", "listen"])? == Some(1);
         let hostname = match listens {
             true if reader.text("hostname").is_none() => "127.0.0.1",

@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use super::assembly::{SplitFacts, source_metadata};
 use super::filesystem::physical_columns;
 use super::format::options::kind_of;
-use super::format::{CsvStyle, CsvWriter, Encoder, FormatOptions, JsonLines, JsonStyle, Kind};
+use super::format::{CsvStyle, CsvWriter, Encoder, FormatOptions, Kind};
 use super::input::{Compression, Input};
 use super::options::OptionReader;
 use super::pump::pumped;
@@ -44,6 +44,7 @@ impl StdinSettings {
             &[&["format", "compression", "bounded"], text, own],
         )?;
         no_parquet(reader, kind)?;
+        no_changelog(reader, kind)?;
         Ok(Self {
             format: FormatOptions::read(reader, kind, false)?,
             compression: Compression::read(reader)?,
@@ -55,6 +56,14 @@ impl StdinSettings {
 fn no_parquet(reader: OptionReader<'_>, kind: Kind) -> Result<(), Error> {
     if kind == Kind::Parquet {
         return Err(reader.invalid("format", "can't go through a pipe").hint("Use 'json' or 'csv'."));
+    }
+    Ok(())
+}
+
+/// Changelogs can't be read.
+pub(super) fn no_changelog(reader: OptionReader<'_>, kind: Kind) -> Result<(), Error> {
+    if kind == Kind::ChangelogJson {
+        return Err(reader.invalid("format", "can only be written").hint("Use 'json' or 'csv'."));
     }
     Ok(())
 }
@@ -143,18 +152,7 @@ impl Source for StdinSource {
     }
 }
 
-/// What `stdout` writes.
-enum Printer {
-    Text(Encoder),
-    Changelog(JsonLines),
-}
-
-fn stdout_format(options: &Options) -> Result<Option<FormatOptions>, Error> {
-    let is_changelog = options.get("format") == Some("changelog-json");
-    if is_changelog {
-        OptionReader::new("connector \"stdout\"", options, &[&["format"]])?;
-        return Ok(None);
-    }
+fn stdout_format(options: &Options) -> Result<FormatOptions, Error> {
     let (kind, _) = match options.get("format") {
         None => (Kind::Json, false),
         Some(_) => kind_of(options, None)?,
@@ -162,7 +160,7 @@ fn stdout_format(options: &Options) -> Result<Option<FormatOptions>, Error> {
     let [text, own] = kind.keys();
     let reader = OptionReader::new("connector \"stdout\"", options, &[&["format"], text, own])?;
     no_parquet(reader, kind)?;
-    FormatOptions::read(reader, kind, false).map(Some)
+    FormatOptions::read(reader, kind, false)
 }
 
 impl Connector for Stdout {
@@ -172,10 +170,8 @@ impl Connector for Stdout {
 
     fn check(&self, table: &Table) -> Result<TableFacts, Error> {
         let format = stdout_format(&table.options)?;
-        if let Some(format) = &format {
-            format.check_columns(table)?;
-        }
-        let takes_changelog = format.is_none();
+        format.check_columns(table)?;
+        let takes_changelog = format.takes_changelog();
         Ok(TableFacts { is_source: false, is_sink: true, bounded: true, takes_changelog })
     }
 
@@ -188,32 +184,27 @@ impl Connector for Stdout {
     }
 
     fn sink(&self, table: &Table, schema: SchemaRef) -> Result<Box<dyn Sink>, Error> {
-        let printer = match stdout_format(&table.options)? {
-            None => Printer::Changelog(JsonLines::new(&schema, JsonStyle::Changelog)),
-            Some(format) => match format.csv() {
-                // Unlike a file, a terminal or pipe gets a header unless told otherwise.
-                Some(csv) => {
-                    let style = CsvStyle { header: csv.header != Some(false), ..CsvWriter::style_of(csv) };
-                    Printer::Text(Encoder::Csv(CsvWriter::with_times(&schema, style, format.time_style)))
-                }
-                None => Printer::Text(Encoder::new(&format, &schema)?),
-            },
+        let format = stdout_format(&table.options)?;
+        let encoder = match format.csv() {
+            // Unlike a file, a terminal or pipe gets a header unless told otherwise.
+            Some(csv) => {
+                let style = CsvStyle { header: csv.header != Some(false), ..CsvWriter::style_of(csv) };
+                Encoder::Csv(CsvWriter::with_times(&schema, style, format.time_style))
+            }
+            None => Encoder::new(&format, &schema)?,
         };
-        Ok(Box::new(StdoutSink { printer, buffer: Vec::new() }))
+        Ok(Box::new(StdoutSink { encoder, buffer: Vec::new() }))
     }
 }
 
 struct StdoutSink {
-    printer: Printer,
+    encoder: Encoder,
     buffer: Vec<u8>,
 }
 
 impl Sink for StdoutSink {
     fn write(&mut self, batch: &StreamBatch) -> Result<(), Error> {
-        match &mut self.printer {
-            Printer::Text(encoder) => encoder.write(batch, &mut self.buffer)?,
-            Printer::Changelog(writer) => writer.write(batch, &mut self.buffer)?,
-        }
+        self.encoder.write(batch, &mut self.buffer)?;
         write_stdout(&mut self.buffer)
     }
 
@@ -222,9 +213,7 @@ impl Sink for StdoutSink {
     }
 
     fn finish(&mut self) -> Result<(), Error> {
-        if let Printer::Text(encoder) = &mut self.printer {
-            encoder.start(&mut self.buffer);
-        }
+        self.encoder.start(&mut self.buffer);
         write_stdout(&mut self.buffer)
     }
 

@@ -9,12 +9,13 @@ use super::evaluate::{arrow_failure, evaluate, evaluate_condition};
 use super::{Operator, Output};
 use crate::error::Error;
 use crate::plan::{CalcNode, ExprRef};
-use crate::stream::{RowKinds, RunningWatermark, StreamBatch};
+use crate::stream::{RowKind, RowKinds, RunningWatermark, StreamBatch};
 
 /// Keeps the rows for which the filter is true (NULL counts as false) and computes columns of them.
 ///
 /// Wakes on: batches. State: none. Order: kept. Watermark: forwarded unchanged. An expression of
 /// the projection sees only rows that passed the filter. Columns that are passed on are not copied.
+/// Of an update whose one form alone passes the filter, a `-D` or a `+I` stays.
 pub(super) struct Calc {
     filter: Option<ExprRef>,
     project: Vec<ExprRef>,
@@ -76,10 +77,19 @@ fn keep(batch: StreamBatch, mask: &BooleanArray) -> Result<StreamBatch, Error> {
         RunningWatermark::new(positions().map(|row| values[row]).collect::<Vec<_>>())
     });
     let kinds = batch.kinds.as_ref().map(|kinds| {
-        let values = kinds.values();
-        RowKinds::new(positions().map(|row| values[row]).collect::<Vec<_>>())
+        let kept_kind = |row| kind_alone(kinds.values(), row, mask);
+        RowKinds::new(positions().map(kept_kind).collect::<Vec<_>>())
     });
     Ok(StreamBatch { rows, kinds, running, arrived: batch.arrived })
+}
+
+/// What a row that stays does: where the other half of its update goes, it deletes or inserts.
+fn kind_alone(kinds: &[RowKind], row: usize, mask: &BooleanArray) -> RowKind {
+    match kinds[row] {
+        RowKind::UpdateBefore if row + 1 < kinds.len() && !mask.value(row + 1) => RowKind::Delete,
+        RowKind::UpdateAfter if row > 0 && !mask.value(row - 1) => RowKind::Insert,
+        kind => kind,
+    }
 }
 
 /// The rows at `indices` in that order, with what stands beside them. The running watermark must
@@ -109,7 +119,7 @@ mod tests {
     use crate::operator::create;
     use crate::operator::testing::{Row, column, drain, input, plan_node, stream_batch};
     use crate::plan::Operation;
-    use crate::stream::{RowKind, StreamElement};
+    use crate::stream::StreamElement;
 
     fn calc(filter: Option<ExprRef>, project: Vec<ExprRef>) -> Box<dyn Operator> {
         let fields: Vec<Field> =
@@ -133,14 +143,31 @@ mod tests {
     fn null_counts_as_false_and_what_stands_beside_a_row_stays() {
         let mut calc = calc(Some(binary(column(2), Op::Gt, lit(1i64))), vec![column(2), column(1)]);
         let mut out = Output::default();
-        let kinds = [RowKind::Insert, RowKind::UpdateAfter, RowKind::Insert, RowKind::Delete];
+        let kinds = [RowKind::Insert, RowKind::Delete, RowKind::Insert, RowKind::Insert];
         let batch = StreamBatch { kinds: Some(RowKinds::new(kinds)), ..stream_batch(&ROWS, &[1, 2, 3, 4]) };
         calc.process_batch(batch, &mut out).unwrap();
         assert_eq!((out.counts.used, out.counts.filtered), (2, 2));
         let Some(StreamElement::Batch(given)) = out.drain().next() else { panic!("no batch") };
-        assert_eq!(given.kinds.unwrap().values(), [RowKind::UpdateAfter, RowKind::Delete]);
+        assert_eq!(given.kinds.unwrap().values(), [RowKind::Delete, RowKind::Insert]);
         assert_eq!(given.running.unwrap().values(), &[2, 4]);
         assert_eq!(crate::operator::testing::lines(&given.rows), ["5,b", "2,NULL"]);
+    }
+
+    #[test]
+    fn half_an_update_becomes_a_delete_or_an_insert() {
+        use RowKind::{Delete, Insert, UpdateAfter, UpdateBefore};
+        let mut calc = calc(Some(binary(column(2), Op::Gt, lit(1i64))), vec![column(2)]);
+        // -U 0 +U 1: neither passes. -U 1 +U 2: only the new form. -U 2 +U 3: both. -U 3 +U NULL: only
+        // the old form.
+        let values = [Some(0), Some(1), Some(1), Some(2), Some(2), Some(3), Some(3), None];
+        let rows: Vec<Row> = values.map(|value| (None, None, value)).into();
+        let kinds = RowKinds::new([UpdateBefore, UpdateAfter].repeat(4));
+        let batch = StreamBatch { kinds: Some(kinds), ..stream_batch(&rows, &[0; 8]) };
+        let mut out = Output::default();
+        calc.process_batch(batch, &mut out).unwrap();
+        let Some(StreamElement::Batch(given)) = out.drain().next() else { panic!("no batch") };
+        assert_eq!(given.kinds.unwrap().values(), [Insert, UpdateBefore, UpdateAfter, Delete]);
+        assert_eq!(crate::operator::testing::lines(&given.rows), ["2", "2", "3", "3"]);
     }
 
     #[test]

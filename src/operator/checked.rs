@@ -4,13 +4,13 @@ use arrow::datatypes::SchemaRef;
 
 use super::{Operator, Output, RowCounts, StateSize};
 use crate::error::Error;
-use crate::stream::{StreamBatch, StreamElement, Watermark};
+use crate::stream::{RowKind, StreamBatch, StreamElement, Watermark};
 
 /// An operator under watch. In tests and debug builds each operator is wrapped in one.
 ///
 /// Fails with an internal error that names the operator if a batch has another schema than the
 /// plan says, if a watermark does not rise, if something comes after the end, if the running
-/// watermarks fall inside a batch, or if the counts don't add up to the rows that came in.
+/// watermarks fall inside a batch, if one half of an update comes without the other, or if the counts don't add up to the rows that came in.
 pub(super) struct Checked {
     operator: Box<dyn Operator>,
     schema: SchemaRef,
@@ -83,6 +83,7 @@ impl Checked {
             Some(kinds) if kinds.values().len() != batch.num_rows() => {
                 Err(self.wrong("gave row kinds that don't fit the rows"))
             }
+            Some(kinds) if !has_whole_pairs(kinds.values()) => Err(self.wrong("gave half an update")),
             _ => Ok(()),
         }
     }
@@ -106,6 +107,18 @@ impl Checked {
     }
 }
 
+/// Whether each `-U` stands right before its `+U`.
+fn has_whole_pairs(kinds: &[RowKind]) -> bool {
+    let mut before = None;
+    for kind in kinds {
+        if (before == Some(RowKind::UpdateBefore)) != (*kind == RowKind::UpdateAfter) {
+            return false;
+        }
+        before = Some(*kind);
+    }
+    before != Some(RowKind::UpdateBefore)
+}
+
 impl Operator for Checked {
     fn name(&self) -> &'static str {
         self.operator.name()
@@ -118,6 +131,22 @@ impl Operator for Checked {
 
     fn process_watermark(&mut self, watermark: Watermark, out: &mut Output) -> Result<(), Error> {
         self.watch(out, |operator, out| operator.process_watermark(watermark, out))
+    }
+
+    fn open(&mut self, now_us: i64) {
+        self.operator.open(now_us);
+    }
+
+    fn next_timer(&self) -> Option<i64> {
+        self.operator.next_timer()
+    }
+
+    fn process_timer(&mut self, now_us: i64, out: &mut Output) -> Result<(), Error> {
+        self.watch(out, |operator, out| operator.process_timer(now_us, out))?;
+        match self.operator.next_timer() {
+            Some(next) if next <= now_us => Err(self.wrong("a timer stays where it was")),
+            _ => Ok(()),
+        }
     }
 
     fn finish(&mut self, out: &mut Output) -> Result<(), Error> {

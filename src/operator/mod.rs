@@ -80,6 +80,23 @@ pub trait Operator: Send {
         Ok(())
     }
 
+    /// The stream starts at `now_us`: processing time, microseconds of the job's clock.
+    fn open(&mut self, _now_us: i64) {}
+
+    /// When it is to be woken next, processing time in microseconds; `None`: never.
+    fn next_timer(&self) -> Option<i64> {
+        None
+    }
+
+    /// Processing time has come to `now_us`, at or after what [`Operator::next_timer`] said. Afterwards
+    /// the next timer is later than that.
+    ///
+    /// # Errors
+    /// `R002` if an expression fails on a row that is released.
+    fn process_timer(&mut self, _now_us: i64, _out: &mut Output) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// The input has ended; `Watermark::MAX` came before. Releases what is left.
     ///
     /// # Errors

@@ -8,8 +8,8 @@ use datafusion_physical_expr::expressions::Column;
 use super::text::physical as expression;
 use super::window_text::{duration, window};
 use super::{
-    AggregateCall, AggregatePhase, CalcNode, Distribution, NodeId, Operation, PlanNode, SinkTarget, SortKey,
-    SourceNode, StreamPlan, WindowAggregateNode, WindowSource, sql_type_name,
+    AggregateCall, AggregatePhase, CalcNode, Distribution, EmitMode, NodeId, Operation, PlanNode, SinkTarget,
+    SortKey, SourceNode, StreamPlan, WindowAggregateNode, WindowSource, sql_type_name,
 };
 
 impl StreamPlan {
@@ -207,6 +207,12 @@ fn aggregate_details(aggregate: &WindowAggregateNode, input: Option<&Schema>) ->
     let calls: Vec<String> = aggregate.aggregates.iter().map(call).collect();
     if !calls.is_empty() {
         parts.push(format!("compute [{}]", calls.join(", ")));
+    }
+    if aggregate.emit != EmitMode::OnWindowClose {
+        parts.push(aggregate.emit.text());
+    }
+    if aggregate.allowed_lateness_us > 0 {
+        parts.push(format!("allow lateness {}", duration(aggregate.allowed_lateness_us)));
     }
     match aggregate.phase {
         AggregatePhase::Single => {}

@@ -14,6 +14,7 @@ mod bind;
 mod constant;
 mod delay;
 mod diagnose;
+mod emit;
 mod explain;
 mod function;
 mod function_names;
@@ -43,6 +44,8 @@ use crate::error::{Error, SourceText, code};
 use crate::sql::{self, Statement};
 
 pub use bind::sql_type_name;
+#[cfg(feature = "runtime")]
+pub(crate) use function::{ExactSum, Finish, Finished};
 pub use late::LATE_COLUMNS;
 #[cfg(test)]
 pub(crate) use late::late_columns as late_fields;

@@ -291,11 +291,44 @@ pub struct AggregateCall {
     pub inexact: bool,
 }
 
-/// When a window aggregation gives results.
+/// When a window aggregation gives results. All modes but the first make a changelog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EmitMode {
     /// Once, when the window closes.
     OnWindowClose,
+    /// What changes in the result.
+    Changes {
+        /// Changes of so many microseconds of processing time together; `None`: each at its row.
+        every_us: Option<i64>,
+    },
+    /// The whole result in place of the one before.
+    Complete {
+        /// Each so many microseconds of processing time; `None`: whenever a window closes.
+        every_us: Option<i64>,
+    },
+    /// What open windows have so far, then, when they close, the final results.
+    Early {
+        /// Each so many microseconds of processing time.
+        every_us: i64,
+    },
+}
+
+impl EmitMode {
+    /// The time between two rounds, microseconds of processing time.
+    pub fn every_us(self) -> Option<i64> {
+        match self {
+            Self::OnWindowClose => None,
+            Self::Changes { every_us } | Self::Complete { every_us } => every_us,
+            Self::Early { every_us } => Some(every_us),
+        }
+    }
+}
+
+impl WindowAggregateNode {
+    /// Whether it changes results that it has given.
+    pub fn is_updating(&self) -> bool {
+        self.emit != EmitMode::OnWindowClose || self.allowed_lateness_us > 0
+    }
 }
 
 /// Part of a two-phase aggregation.

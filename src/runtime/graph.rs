@@ -127,7 +127,7 @@ impl Builder<'_> {
             return Err(Error::internal("runtime", format!("plan node {id} is no sink")));
         };
         let stage = self.stage(self.input_of(&node)?)?;
-        let draft = self.gather(stage, &node.schema, node.properties.bounded, "sink")?;
+        let draft = self.gather(stage, &node.schema, is_aligned(&node), "sink")?;
         let end = match &sink.target {
             SinkTarget::Result => {
                 let reader = Arc::new(Signal::default());
@@ -196,7 +196,7 @@ impl Builder<'_> {
                         receivers.push(self.connect(draft, &signal));
                     }
                 }
-                let order = order_of(node.properties.bounded);
+                let order = order_of(is_aligned(&node));
                 Ok(vec![self.joined("union", receivers, signal, order, &node.schema)])
             }
             Operation::Exchange(distribution) => self.exchange(&node, distribution),
@@ -427,8 +427,12 @@ impl Builder<'_> {
         end
     }
 
-    fn complete(&mut self, draft: Draft, end: End) {
+    fn complete(&mut self, mut draft: Draft, end: End) {
         let batch_rows = self.options.batch_rows;
+        let clock = &self.options.clock.0;
+        let now_us = clock.elapsed_us();
+        let mut has_timers = false;
+        draft.chain.iter_mut().for_each(|link| has_timers |= link.open(now_us));
         self.graph.tasks.push(Task {
             name: draft.name,
             signal: draft.signal,
@@ -440,13 +444,21 @@ impl Builder<'_> {
             late_table: draft.late_table,
             reads_table: draft.reads_table,
             progress: TaskProgress::default(),
+            timers: has_timers.then(|| Arc::clone(clock)),
             flush_interval: self.options.buffer_timeout.max(Duration::from_millis(1)),
         });
     }
 }
 
-fn order_of(bounded: bool) -> MergeOrder {
-    if bounded { MergeOrder::Aligned } else { MergeOrder::Arrival }
+/// Whether the rows of a node's inputs come in an order that is a function of the rows. Those of a
+/// changelog don't: each row may give changes, so an input that has none for long would be waited for
+/// while the others' channels are full. The changes of a key are in one input and stay in order.
+fn is_aligned(node: &PlanNode) -> bool {
+    node.properties.bounded && !node.properties.updating
+}
+
+fn order_of(aligned: bool) -> MergeOrder {
+    if aligned { MergeOrder::Aligned } else { MergeOrder::Arrival }
 }
 
 fn metadata_key(table: &crate::catalog::Table, column: usize) -> Option<String> {
@@ -461,7 +473,7 @@ fn has_exact_parts(aggregate: &WindowAggregateNode) -> bool {
     let is_assigned = matches!(aggregate.window, WindowSource::Assign { .. });
     let is_single = aggregate.phase == AggregatePhase::Single;
     let all_exact = aggregate.aggregates.iter().all(|call| !call.order_sensitive && !call.inexact);
-    is_assigned && is_single && all_exact && aggregate.allowed_lateness_us == 0
+    is_assigned && is_single && all_exact && !aggregate.is_updating()
 }
 
 fn with_phase(

@@ -13,7 +13,7 @@ use super::sink::SinkEnd;
 use crate::connector::CancelToken;
 use crate::error::Error;
 use crate::operator::{Operator, Output};
-use crate::stream::{LatencyMarker, StreamElement, Watermark};
+use crate::stream::{Clock, LatencyMarker, StreamElement, Watermark};
 
 /// Longest sleep between two looks at whether the job was cancelled.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
@@ -31,6 +31,12 @@ impl Link {
     pub(super) fn new(node: usize, operator: Box<dyn Operator>, late: Option<Sender>) -> Self {
         let report = OperatorReport::new(node, operator.name());
         Self { operator, output: Output::default(), report, late }
+    }
+
+    /// Tells the operator that the job starts. Whether it wants to be woken some time.
+    pub(super) fn open(&mut self, now_us: i64) -> bool {
+        self.operator.open(now_us);
+        self.operator.next_timer().is_some()
     }
 }
 
@@ -116,6 +122,8 @@ pub(super) struct Task {
     pub(super) reads_table: bool,
     pub(super) flush_interval: Duration,
     pub(super) progress: TaskProgress,
+    /// The time of the operators that want to be woken; `None`: none of them does.
+    pub(super) timers: Option<Arc<dyn Clock>>,
     /// Where rows go that the task's source can't read, if anywhere.
     pub(super) rejects: Option<Arc<Sender>>,
     /// The table, if the task writes late rows.
@@ -167,6 +175,9 @@ impl Task {
             return Ok(Worked::Full);
         }
         self.emit_marker()?;
+        if self.fire_timers()? {
+            return Ok(Worked::Done);
+        }
         match self.input.next()? {
             Merged::Element(element) => self.take(element)?,
             Merged::Pending => {
@@ -204,7 +215,32 @@ impl Task {
     /// How long there can be nothing to do without an input.
     fn longest_nap(&self) -> Duration {
         let until_marker = self.markers.as_ref().map(|m| m.clock.until_due(Instant::now()));
-        until_marker.unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP)
+        let until_timer = self.timers.as_ref().and_then(|clock| {
+            let next = self.chain.iter().filter_map(|link| link.operator.next_timer()).min()?;
+            let left = next.saturating_sub(clock.elapsed_us()).max(0);
+            Some(Duration::from_micros(left.unsigned_abs()))
+        });
+        let due = [until_marker, until_timer].into_iter().flatten().min();
+        due.unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP)
+    }
+
+    /// Wakes the operators whose time has come. Whether there was one.
+    fn fire_timers(&mut self) -> Result<bool, Error> {
+        let Some(clock) = &self.timers else { return Ok(false) };
+        let now = clock.elapsed_us();
+        let mut fired = false;
+        let mut chain = self.chain.as_mut_slice();
+        while let Some((link, rest)) = chain.split_first_mut() {
+            if link.operator.next_timer().is_some_and(|due| due <= now) {
+                let processed = link.operator.process_timer(now, &mut link.output);
+                processed
+                    .map_err(|error| error.context(format_args!("operator \"{}\"", link.report.name)))?;
+                pass_on(link, rest, &mut self.end)?;
+                fired = true;
+            }
+            chain = rest;
+        }
+        Ok(fired)
     }
 
     /// Where rows go that are not used.

@@ -36,7 +36,8 @@ pub enum StreamStatus {
 pub struct StreamBatch {
     /// The user's columns.
     pub rows: RecordBatch,
-    /// What each row does to the result; `None`: all rows are inserts.
+    /// What each row does to the result; `None`: all rows are inserts. A `-U` stands right before
+    /// its `+U`, in the same batch.
     pub kinds: Option<RowKinds>,
     /// The watermark that held just before each row; `None`: the stream has no event time.
     pub running: Option<RunningWatermark>,

@@ -4,10 +4,12 @@
 
 mod clock;
 mod element;
+mod fold;
 mod time;
 mod watermark;
 
 pub use clock::{Clock, SystemClock, VirtualClock};
 pub use element::{LatencyMarker, RowKind, RowKinds, StreamBatch, StreamElement, StreamStatus};
+pub use fold::Fold;
 pub use time::{EventTime, TimeUnit, event_times};
 pub use watermark::{RunningWatermark, Watermark};

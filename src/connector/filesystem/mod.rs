@@ -146,10 +146,10 @@ impl Connector for Filesystem {
         let settings = Settings::read(&table.options)?;
         settings.format.check_columns(table)?;
         Ok(TableFacts {
-            is_source: true,
+            is_source: settings.format.is_readable(),
             is_sink: !is_glob(&settings.path),
             bounded: settings.is_bounded(),
-            takes_changelog: false,
+            takes_changelog: settings.format.takes_changelog(),
         })
     }
 
@@ -271,7 +271,7 @@ pub(super) fn columns_of(sample: &[u8], is_all: bool, format: &FormatOptions) ->
         Some(TextFormat::Json { .. }) => json_columns(sample, is_all),
         Some(TextFormat::Csv(options)) => csv_columns(sample, is_all, options),
         Some(TextFormat::Raw) => Ok(vec![("line".to_owned(), DataType::Utf8)]),
-        None => Err("it is no text".to_owned()),
+        None => Err("its rows can't be read".to_owned()),
     }
 }
 

@@ -29,7 +29,10 @@ impl Encoder {
             }
             (Kind::Raw, _) => Self::Raw(RawWriter),
             (Kind::Json, _) => Self::Json(JsonLines::with_times(schema, JsonStyle::Rows, options.time_style)),
-            (kind, _) => {
+            (Kind::ChangelogJson, _) => {
+                Self::Json(JsonLines::with_times(schema, JsonStyle::Changelog, options.time_style))
+            }
+            (kind @ (Kind::Parquet | Kind::Csv), _) => {
                 let message = format!("format \"{}\" can't be written as text", kind.name());
                 return Err(Error::run(code::NOT_SUPPORTED, message));
             }

@@ -19,10 +19,17 @@ pub(crate) enum Kind {
     Csv,
     Parquet,
     Raw,
+    /// JSON with what each row does to the result. It can be written only.
+    ChangelogJson,
 }
 
-const KINDS: [(&str, Kind); 4] =
-    [("json", Kind::Json), ("csv", Kind::Csv), ("parquet", Kind::Parquet), ("raw", Kind::Raw)];
+const KINDS: [(&str, Kind); 5] = [
+    ("json", Kind::Json),
+    ("csv", Kind::Csv),
+    ("parquet", Kind::Parquet),
+    ("raw", Kind::Raw),
+    ("changelog-json", Kind::ChangelogJson),
+];
 
 /// Options of reading any text format.
 pub(crate) const TEXT_KEYS: &[&str] = &["errors", "timestamp-format"];
@@ -87,6 +94,7 @@ impl Kind {
             Self::Csv => "csv",
             Self::Parquet => "parquet",
             Self::Raw => "raw",
+            Self::ChangelogJson => "changelog-json",
         }
     }
 
@@ -97,6 +105,7 @@ impl Kind {
             Self::Csv => [TEXT_KEYS, CSV_KEYS],
             Self::Raw => [TEXT_KEYS, &[]],
             Self::Parquet => [&[], &[]],
+            Self::ChangelogJson => [&["timestamp-format"], &[]],
         }
     }
 }
@@ -155,9 +164,19 @@ impl FormatOptions {
             }),
             Kind::Csv => Some(TextFormat::Csv(csv_options(reader, is_tsv)?)),
             Kind::Raw => Some(TextFormat::Raw),
-            Kind::Parquet => None,
+            Kind::Parquet | Kind::ChangelogJson => None,
         };
         Ok(Self { kind, text, on_error, rules, time_style })
+    }
+
+    /// Whether rows can be read in this format.
+    pub(crate) fn is_readable(&self) -> bool {
+        self.kind != Kind::ChangelogJson
+    }
+
+    /// Whether rows can be written that change others.
+    pub(crate) fn takes_changelog(&self) -> bool {
+        self.kind == Kind::ChangelogJson
     }
 
     /// The CSV options, if this is CSV.

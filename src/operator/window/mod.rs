@@ -6,6 +6,8 @@
 //! TUMBLE gives the results of one, HOP merges blocks of sealed slices ([`slices`]), CUMULATE merges
 //! the new slice into what it has.
 //!
+//! Where results change after they were given, windows have [state that can be read](live).
+//!
 //! Sessions are made by the rows themselves and have an operator of their own ([`session`]).
 //!
 //! A row that is late for the first windows of its slice goes into another part of the slice, one
@@ -14,6 +16,7 @@
 //! Invariant: which rows a window counts is decided when the row comes, from its running watermark.
 
 mod assigner;
+mod live;
 mod local;
 mod placement;
 mod recipe;
@@ -39,7 +42,7 @@ use super::evaluate::{arrow_failure, failure};
 use super::late::LateRows;
 use super::{Operator, Output, StateSize};
 use crate::error::{Error, code};
-use crate::plan::{AggregatePhase, EmitMode, WindowAggregateNode, WindowSource};
+use crate::plan::{AggregatePhase, WindowAggregateNode, WindowSource};
 use crate::stream::{StreamBatch, Watermark};
 use assigner::{Assigner, Kind};
 use placement::{PartKey, Placer};
@@ -59,16 +62,12 @@ pub(super) fn create(
     input: &SchemaRef,
     late: Option<LateRows>,
 ) -> Result<Box<dyn Operator>, Error> {
-    match node.emit {
-        EmitMode::OnWindowClose => {}
-    }
-    if node.allowed_lateness_us != 0 {
-        return Err(Error::plan(code::NOT_SUPPORTED, "ALLOW LATENESS can't run in this version")
-            .hint("Give the watermark a longer delay instead."));
-    }
     if let WindowSource::Session { time, window, partition } = &node.window {
         let window = (*time, window, partition.as_slice());
         return Ok(Box::new(session::SessionAggregate::try_new(node, window, schema, input)?));
+    }
+    if node.is_updating() {
+        return Ok(Box::new(live::LiveAggregate::try_new(node, schema, input, late)?));
     }
     match node.phase {
         AggregatePhase::Local => Ok(Box::new(local::LocalAggregate::try_new(node, schema, input, late)?)),
@@ -292,39 +291,38 @@ impl WindowAggregate {
         let bounds = Bounds { start: 0, end: i64::MAX, close: i64::MAX };
         let results = match self.open.pop_first() {
             Some((_, table)) => table.results()?,
-            None => self.results_of_nothing()?,
+            None => results_of_nothing(&self.recipe)?,
         };
         self.results.add(bounds, results, arrived, out)?;
         self.results.flush(arrived, out)
     }
+}
 
-    /// One row for each grouping set without a key.
-    fn results_of_nothing(&self) -> Result<Results, Error> {
-        let recipe = &self.recipe;
-        let mut columns: Vec<ArrayRef> = recipe
-            .group_schema
-            .fields()
-            .iter()
-            .map(|field| arrow::array::new_empty_array(field.data_type()))
-            .collect();
-        let mut groups = usize::from(columns.is_empty());
-        for set in recipe.sets.iter().filter(|set| set.is_null.iter().all(|is_null| *is_null)) {
-            let keys = &columns[..columns.len() - 1];
-            let nulls: Vec<ArrayRef> =
-                keys.iter().map(|key| arrow::array::new_null_array(key.data_type(), 1)).collect();
-            for (column, added) in columns.iter_mut().zip(recipe.masked(&nulls, 1, set)?) {
-                *column = arrow::compute::concat(&[column.as_ref(), added.as_ref()])
-                    .map_err(|error| arrow_failure(&error))?;
-            }
-            groups += 1;
+/// One row for each grouping set without a key.
+fn results_of_nothing(recipe: &Recipe) -> Result<Results, Error> {
+    let mut columns: Vec<ArrayRef> = recipe
+        .group_schema
+        .fields()
+        .iter()
+        .map(|field| arrow::array::new_empty_array(field.data_type()))
+        .collect();
+    let mut groups = usize::from(columns.is_empty());
+    for set in recipe.sets.iter().filter(|set| set.is_null.iter().all(|is_null| *is_null)) {
+        let keys = &columns[..columns.len() - 1];
+        let nulls: Vec<ArrayRef> =
+            keys.iter().map(|key| arrow::array::new_null_array(key.data_type(), 1)).collect();
+        for (column, added) in columns.iter_mut().zip(recipe.masked(&nulls, 1, set)?) {
+            *column = arrow::compute::concat(&[column.as_ref(), added.as_ref()])
+                .map_err(|error| arrow_failure(&error))?;
         }
-        for call in &recipe.calls {
-            let mut accumulator = call.function.create_accumulator().map_err(failure)?;
-            let value = accumulator.evaluate().map_err(failure)?;
-            columns.push(value.to_array_of_size(groups).map_err(failure)?);
-        }
-        Ok((groups, columns))
+        groups += 1;
     }
+    for call in &recipe.calls {
+        let mut accumulator = call.function.create_accumulator().map_err(failure)?;
+        let value = accumulator.evaluate().map_err(failure)?;
+        columns.push(value.to_array_of_size(groups).map_err(failure)?);
+    }
+    Ok((groups, columns))
 }
 
 /// The table of a part; a new one if it has none.

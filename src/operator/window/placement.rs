@@ -58,7 +58,7 @@ pub(super) struct Placer {
     /// How long after its close a window takes rows.
     lateness_us: i64,
     /// Each window has a part of its own, a row goes into all of its windows: for aggregates that
-    /// must see rows in arrival order.
+    /// must see rows in arrival order, and for windows that are read while they take rows.
     separate: bool,
     /// Whether rows that are not used are wanted.
     rejects: bool,
@@ -83,7 +83,7 @@ impl Placer {
             }
         };
         let separate = matches!(assigner.kind(), Kind::Hop | Kind::Cumulate)
-            && node.aggregates.iter().any(|call| call.order_sensitive);
+            && (node.is_updating() || node.aggregates.iter().any(|call| call.order_sensitive));
         let lateness_us = node.allowed_lateness_us;
         Ok(Self { source: node.window.clone(), assigner, lateness_us, separate, rejects })
     }
@@ -94,7 +94,7 @@ impl Placer {
     }
 
     /// The watermark from which on rows are late for the window that ends at `end`.
-    fn late_from(&self, end: i64) -> i64 {
+    pub(super) fn late_from(&self, end: i64) -> i64 {
         self.assigner.close(end).saturating_add(self.lateness_us)
     }
 

@@ -48,6 +48,12 @@ impl Call {
         self.args.len()
     }
 
+    /// The types of its arguments.
+    pub(super) fn arg_types(&self, input: &SchemaRef) -> Result<Vec<DataType>, Error> {
+        let types = self.args.iter().map(|arg| arg.data_type(input));
+        types.collect::<Result<_, _>>().map_err(|error| Error::internal("WindowAggregate", error))
+    }
+
     /// Whether it has a `FILTER`.
     pub(super) fn has_filter(&self) -> bool {
         self.filter.is_some()

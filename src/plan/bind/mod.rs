@@ -2,6 +2,7 @@
 //!
 //! Invariant: nothing is optimised or lowered here, and no connector is opened.
 
+mod emission;
 mod expression;
 mod insert;
 mod labels;
@@ -25,7 +26,7 @@ use self::names::{Collector, Names, Resolver};
 use self::provider::Provider;
 use super::diagnose::{from_datafusion, from_sql_span, near, with_names};
 use super::function::FunctionRegistry;
-use super::{late, window};
+use super::{emit, late, window};
 use crate::catalog::{Catalog, ConnectorCatalog, Relation, View};
 use crate::error::{Code, Error, Span, code};
 use crate::sql;
@@ -116,7 +117,9 @@ impl Session {
 
     fn bind_view_text(self: &Arc<Self>, view: &View) -> Result<LogicalPlan, Error> {
         let query = sql::parse_query(&view.sql)?;
-        let plan = late::without_places(bind_query(self, &query)?).map_err(from_datafusion)?;
+        let plan = late::without_places(bind_query(self, &query)?)
+            .and_then(emit::without_places)
+            .map_err(from_datafusion)?;
         rename_columns(plan, &view.columns)
     }
 }

@@ -3,20 +3,21 @@
 
 use std::sync::Arc;
 
-use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{Result as DfResult, TableReference};
 use datafusion_expr::planner::{PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning};
 use datafusion_expr::{LogicalPlan, LogicalPlanBuilder};
 use sqlparser::ast::{Expr, FunctionArguments, ObjectName, Spanned, TableFactor};
 
+use super::emission::bind_emission;
 use super::provider::StreamTable;
 use super::{Session, declared_name, find_relation, single_name, table};
 use crate::catalog::Relation;
 use crate::error::{Error, Span, code};
 use crate::plan::diagnose::{carry, from_datafusion, from_sql_span};
+use crate::plan::emit;
 use crate::plan::late::{self, LateTarget};
-use crate::plan::window::{WindowFunction, WindowNode, bind_window};
-use crate::sql::{BlockClauses, Emit, block_of_alias};
+use crate::plan::window::{WindowFunction, bind_window};
+use crate::sql::{BlockClauses, block_of_alias};
 
 /// Asked first for everything in FROM.
 #[derive(Debug)]
@@ -68,7 +69,7 @@ impl RelationPlanner for StreamRelations {
                 let Some(block) = block.and_then(|index| self.blocks.get(index)) else {
                     return Ok(RelationPlanning::Original(Box::new(relation)));
                 };
-                check_clauses(block).map_err(carry)?;
+                let emission = bind_emission(&self.session, block).map_err(carry)?;
                 let inner = TableFactor::Derived {
                     lateral: false,
                     subquery: subquery.clone(),
@@ -76,12 +77,15 @@ impl RelationPlanner for StreamRelations {
                     sample: None,
                 };
                 let plan = context.plan(inner)?;
-                check_window(&plan, block).map_err(carry)?;
                 let plan = match &block.late_rows_into {
                     Some((name, span)) => {
                         let target = self.late_target(name, *span).map_err(carry)?;
                         late::keep_late_rows(plan, target)?
                     }
+                    None => plan,
+                };
+                let plan = match emission {
+                    Some(emission) => emit::emit(plan, emission),
                     None => plan,
                 };
                 planned(plan, alias.clone())
@@ -172,48 +176,4 @@ fn file_name(name: &ObjectName) -> Option<String> {
         }
         _ => None,
     }
-}
-
-/// Clauses that can't run yet say so; none is ignored.
-fn check_clauses(block: &BlockClauses) -> Result<(), Error> {
-    let refuse = |what: &str, span: Span| {
-        Err(Error::plan(code::NOT_SUPPORTED, format!("{what} can't run yet"))
-            .at(span)
-            .hint("Leave the clause out: windows give their final results when they close."))
-    };
-    if let Some((_, span)) = &block.allow_lateness {
-        return refuse("ALLOW LATENESS", *span);
-    }
-    match &block.emit {
-        None | Some((Emit::OnWindowClose, _)) => Ok(()),
-        Some((Emit::Changes(_), span)) => refuse("EMIT CHANGES", *span),
-        Some((Emit::Complete(_), span)) => refuse("EMIT COMPLETE", *span),
-        Some((Emit::Early(_), span)) => refuse("EMIT EARLY", *span),
-    }
-}
-
-/// `EMIT ON WINDOW CLOSE` needs a window that closes.
-fn check_window(plan: &LogicalPlan, block: &BlockClauses) -> Result<(), Error> {
-    let Some((_, span)) = &block.emit else { return Ok(()) };
-    let mut aggregates_windows = false;
-    let mut above_aggregate = false;
-    let _ = plan.apply(|node| {
-        match node {
-            LogicalPlan::Aggregate(_) | LogicalPlan::Distinct(_) => above_aggregate = true,
-            LogicalPlan::Extension(extension) if extension.node.as_any().is::<WindowNode>() => {
-                aggregates_windows |= above_aggregate;
-            }
-            _ => {}
-        }
-        Ok(TreeNodeRecursion::Continue)
-    });
-    if aggregates_windows {
-        return Ok(());
-    }
-    Err(Error::plan(
-        code::INVALID_QUERY,
-        "EMIT has no effect here: the query block aggregates over no window",
-    )
-    .at(*span)
-    .hint("Leave EMIT out, or group by window_start and window_end of a window function."))
 }

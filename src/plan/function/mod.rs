@@ -23,6 +23,8 @@ use arrow::datatypes::{DataType, TimeUnit};
 use datafusion_expr::planner::ExprPlanner;
 use datafusion_expr::{AggregateUDF, Expr, ScalarUDF, WindowUDF, cast};
 
+#[cfg(feature = "runtime")]
+pub(crate) use aggregate::{ExactSum, Finish, Finished};
 pub(crate) use rewrite::rewrite_expr;
 
 /// Every function that a query can call, by lower-case name.

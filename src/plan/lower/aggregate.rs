@@ -17,6 +17,7 @@ use super::window::session_distribution;
 use super::{Above, Lowered, Lowering, Part, Pending, Role, Slot, Stream, Window};
 use crate::error::{Error, code};
 use crate::plan::diagnose::from_datafusion;
+use crate::plan::emit::Emission;
 use crate::plan::{
     AggregateCall, AggregatePhase, Distribution, EmitMode, ExprRef, NodeId, Operation, WindowAggregateNode,
     WindowKind, WindowSource, WindowSpec, grouping_id_type,
@@ -34,6 +35,7 @@ impl Lowering<'_> {
     pub(super) fn aggregate(&mut self, aggregate: &Aggregate, above: Above) -> Result<Lowered, Error> {
         let grouping = Grouping::of(&aggregate.group_expr);
         let order = above.order
+            || self.emits_in_order(above)
             || aggregate.aggr_expr.iter().any(|expr| {
                 let dependence = dependence(expr, aggregate.input.schema());
                 dependence.order_sensitive || dependence.inexact
@@ -43,7 +45,7 @@ impl Lowering<'_> {
         {
             return Ok(lowered);
         }
-        let input = self.lower(&aggregate.input, Above { order })?;
+        let input = self.lower(&aggregate.input, Above { order, emission: None })?;
         self.aggregate_of(aggregate, &grouping, input, above)
     }
 
@@ -54,9 +56,10 @@ impl Lowering<'_> {
         input: Lowered,
         above: Above,
     ) -> Result<Lowered, Error> {
+        self.refuse_changes(input.node, "GROUP BY")?;
         match self.grouped_window(grouping, aggregate.input.schema(), &input)? {
             Some(grouped) => self.windowed(aggregate, grouping, &grouped, input, above),
-            None => self.unwindowed(aggregate, grouping, input),
+            None => self.unwindowed(aggregate, grouping, input, above),
         }
     }
 
@@ -81,7 +84,7 @@ impl Lowering<'_> {
         if grouping.sets.is_some() || read.is_empty() || !read.iter().all(is_grouped) {
             return Ok(None);
         }
-        let input = self.lower(&filter.input, Above { order })?;
+        let input = self.lower(&filter.input, Above { order, emission: None })?;
         if !read.iter().all(|column| matches!(input.slots[*column], Slot::Pending(_))) {
             let input = self.filtered(filter, input)?;
             return self.aggregate_of(aggregate, grouping, input, above).map(Some);
@@ -139,6 +142,8 @@ impl Lowering<'_> {
             input = self.materialize(input);
         }
         self.check_late_windows(&input, grouped.window)?;
+        let emission = self.emission(above);
+        self.check_windowed_emission(emission.as_deref(), grouped.window)?;
         let key_columns = self.key_columns(&keys, grouping, schema, &mut input)?;
         let sets = grouping.masks(&keys);
         if let Some(pending) = &input.pending
@@ -160,7 +165,8 @@ impl Lowering<'_> {
                     }
                     None => self.attached(input.node, grouped.window)?,
                 };
-                input.node = self.exchange(input.node, &key_columns, sets.as_deref(), above.order);
+                let single = above.order || is_whole(emission.as_deref());
+                input.node = self.exchange(input.node, &key_columns, sets.as_deref(), single);
                 source
             }
         };
@@ -183,7 +189,7 @@ impl Lowering<'_> {
             source,
             sets,
             input,
-            Output { fields: &mut fields, roles: &mut roles, slots: &mut slots },
+            Output { fields: &mut fields, roles: &mut roles, slots: &mut slots, emission },
         )?;
         Ok(Lowered { node, slots, pending: None, carried: Carried::default() })
     }
@@ -193,16 +199,20 @@ impl Lowering<'_> {
         aggregate: &Aggregate,
         grouping: &Grouping,
         input: Lowered,
+        above: Above,
     ) -> Result<Lowered, Error> {
         let bounded = self.plan.nodes[input.node].properties.bounded;
-        if !bounded {
+        let emission = self.emission(above);
+        self.check_unwindowed_emission(emission.as_deref(), bounded)?;
+        if !bounded && emission.is_none() {
             return Err(unbounded(input.pending.is_some()).at(self.places.aggregate));
         }
         let mut input = self.materialize(input);
         let keys: Vec<usize> = (0..grouping.exprs.len()).collect();
         let key_columns = self.key_columns(&keys, grouping, aggregate.input.schema(), &mut input)?;
         let sets = grouping.masks(&keys);
-        input.node = self.exchange(input.node, &key_columns, sets.as_deref(), false);
+        let single = is_whole(emission.as_deref());
+        input.node = self.exchange(input.node, &key_columns, sets.as_deref(), single);
         let spec =
             WindowSpec { kind: WindowKind::Global, offset_us: 0, zone: None, unit: TimeUnit::Millisecond };
         let source = WindowSource::Assign { time: 0, window: spec };
@@ -216,7 +226,7 @@ impl Lowering<'_> {
             source,
             sets,
             input,
-            Output { fields: &mut fields, roles: &mut roles, slots: &mut slots },
+            Output { fields: &mut fields, roles: &mut roles, slots: &mut slots, emission },
         )?;
         Ok(Lowered { node, slots, pending: None, carried: Carried::default() })
     }
@@ -332,7 +342,7 @@ impl Lowering<'_> {
         input: Lowered,
         output: Output<'_>,
     ) -> Result<NodeId, Error> {
-        let Output { fields, roles, slots } = output;
+        let Output { fields, roles, slots, emission } = output;
         let bounds = fields.len();
         for (key, column) in keys.iter().zip(key_columns) {
             slots[*key] = Slot::Column(fields.len());
@@ -369,6 +379,7 @@ impl Lowering<'_> {
                 inexact,
             });
         }
+        self.check_emitted_calls(emission.as_deref(), &aggregates)?;
         let given = self.stream(input.node);
         let identified =
             sets.is_none().then(|| (0..bounds.min(2)).chain(bounds..bounds + keys.len()).collect());
@@ -381,8 +392,8 @@ impl Lowering<'_> {
             keys: key_columns.iter().map(|column| self.column(input.node, *column)).collect(),
             grouping_sets: sets,
             aggregates,
-            allowed_lateness_us: 0,
-            emit: EmitMode::OnWindowClose,
+            allowed_lateness_us: emission.as_ref().map_or(0, |emission| emission.lateness_us()),
+            emit: emission.as_ref().map_or(EmitMode::OnWindowClose, |emission| emission.mode()),
             phase: AggregatePhase::Single,
         };
         let schema = Arc::new(Schema::new(std::mem::take(fields)));
@@ -393,6 +404,9 @@ impl Lowering<'_> {
             std::mem::take(roles),
             stream,
         );
+        if let Some(emission) = emission.filter(|emission| emission.is_updating()) {
+            self.note_emission(node, &emission);
+        }
         if bounds > 0 && self.late.is_open() {
             let bounds = Part::ALL.map(|part| self.schema(node).field(part as usize).data_type().clone());
             let columns = match input.carried.columns.is_empty() {
@@ -446,6 +460,7 @@ struct Output<'a> {
     fields: &'a mut Vec<Field>,
     roles: &'a mut Vec<Role>,
     slots: &'a mut Vec<Slot>,
+    emission: Option<Arc<Emission>>,
 }
 
 /// Whether rows of several partitions of a session window can be in one group: then sessions must be
@@ -456,6 +471,11 @@ fn mixes_partitions(pending: &Pending, keys: &[usize], sets: Option<&[Vec<bool>]
         keys.iter().enumerate().any(|(position, key)| key == column && in_all_sets(position))
     };
     !pending.partition.iter().all(is_key)
+}
+
+/// Whether each round gives the whole result, which one subtask must know then.
+fn is_whole(emission: Option<&Emission>) -> bool {
+    emission.is_some_and(|emission| matches!(emission.mode(), EmitMode::Complete { .. }))
 }
 
 /// The grouping must name one window.
@@ -493,7 +513,7 @@ fn unbounded(over_window: bool) -> Error {
     if over_window {
         return error.hint("Add window_start and window_end to GROUP BY.");
     }
-    error.hint("Group by a window: FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end.")
+    error.hint("Group by a window: FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end. Or ask for each change: EMIT CHANGES.")
 }
 
 /// What EXPLAIN calls a computed column.

@@ -9,6 +9,7 @@
 mod aggregate;
 mod calc;
 mod dependence;
+mod emission;
 mod expression;
 mod grouping;
 mod late;
@@ -25,8 +26,10 @@ use arrow::datatypes::{DataType, SchemaRef};
 use chrono_tz::Tz;
 use datafusion_expr::LogicalPlan;
 
+use self::emission::Emissions;
 use self::late::{Carried, Late};
 use super::bind::Session;
+use super::emit::EmitNode;
 use super::late::LateNode;
 use super::places::Places;
 use super::{NodeId, Operation, PlanNode, StreamPlan, StreamProperties, WindowKind, WindowSpec};
@@ -51,6 +54,7 @@ pub(super) fn lower(
         plan: StreamPlan::default(),
         roles: Vec::new(),
         late: Late::default(),
+        emissions: Emissions::default(),
     };
     for (plan, target, places) in queries {
         lowering.places = places;
@@ -70,6 +74,8 @@ struct Lowering<'a> {
     roles: Vec<Vec<Role>>,
     /// What `LATE ROWS INTO` asks for.
     late: Late,
+    /// What `EMIT` and `ALLOW LATENESS` ask for.
+    emissions: Emissions,
 }
 
 /// What a column means for event time.
@@ -183,6 +189,8 @@ struct Above {
     /// The result depends on the order in which rows come, so that order must be the same at any
     /// parallelism.
     order: bool,
+    /// The block with EMIT or ALLOW LATENESS whose aggregation is looked for.
+    emission: Option<usize>,
 }
 
 impl Lowering<'_> {
@@ -197,11 +205,17 @@ impl Lowering<'_> {
             LogicalPlan::Values(values) => self.values(values),
             LogicalPlan::EmptyRelation(empty) => self.empty(empty),
             LogicalPlan::Sort(sort) => self.sort(sort, above),
-            LogicalPlan::Limit(limit) => self.limit(limit),
-            LogicalPlan::Extension(extension) => match extension.node.as_any().downcast_ref::<LateNode>() {
-                Some(block) => self.late_block(block, above),
-                None => self.window(extension, above),
-            },
+            LogicalPlan::Limit(limit) => self.limit(limit, above),
+            LogicalPlan::Extension(extension) => {
+                let node = extension.node.as_any();
+                if let Some(block) = node.downcast_ref::<LateNode>() {
+                    self.late_block(block, above)
+                } else if let Some(block) = node.downcast_ref::<EmitNode>() {
+                    self.emit_block(block, above)
+                } else {
+                    self.window(extension, above)
+                }
+            }
             LogicalPlan::Join(_) => Err(unsupported("a join").at(self.places.join)),
             LogicalPlan::Window(_) => Err(unsupported("OVER").at(self.places.over)),
             LogicalPlan::Subquery(_) => Err(unsupported("a subquery").at(self.places.subquery)),
@@ -235,9 +249,14 @@ impl Lowering<'_> {
             .filter(|(_, role)| stream.watermark && role.time_unit().is_some())
             .map(|(index, _)| index)
             .collect();
+        let changes = match &operation {
+            Operation::WindowAggregate(aggregate) => aggregate.is_updating(),
+            _ => false,
+        };
+        let updating = changes || inputs.iter().any(|input| self.plan.nodes[*input].properties.updating);
         let properties = StreamProperties {
             bounded: stream.bounded,
-            updating: false,
+            updating,
             watermark: stream.watermark,
             time_attributes,
             key: stream.key,

@@ -14,6 +14,7 @@ impl Lowering<'_> {
     pub(super) fn sort(&mut self, sort: &Sort, above: Above) -> Result<Lowered, Error> {
         let input = self.lower(&sort.input, above)?;
         let mut input = self.materialize(input);
+        self.refuse_changes(input.node, "ORDER BY")?;
         let schema = sort.input.schema();
         let time = sort.expr.first().filter(|key| key.asc).and_then(|key| {
             let column = plain_column(&key.expr, schema)?;
@@ -63,7 +64,7 @@ impl Lowering<'_> {
         Ok(input)
     }
 
-    pub(super) fn limit(&mut self, limit: &Limit) -> Result<Lowered, Error> {
+    pub(super) fn limit(&mut self, limit: &Limit, above: Above) -> Result<Lowered, Error> {
         let constant = || unsupported("a LIMIT that is no number").at(self.places.limit);
         let SkipType::Literal(skip) = limit.get_skip_type().map_err(from_datafusion)? else {
             return Err(constant());
@@ -71,8 +72,9 @@ impl Lowering<'_> {
         let FetchType::Literal(fetch) = limit.get_fetch_type().map_err(from_datafusion)? else {
             return Err(constant());
         };
-        let mut input = self.lower(&limit.input, Above { order: true })?;
+        let mut input = self.lower(&limit.input, Above { order: true, ..above })?;
         input = self.materialize(input);
+        self.refuse_changes(input.node, "LIMIT")?;
         if let Operation::Sort(sort) = &mut self.plan.nodes[input.node].operation
             && matches!(limit.input.as_ref(), LogicalPlan::Sort(_))
         {

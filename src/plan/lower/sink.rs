@@ -33,9 +33,10 @@ impl Lowering<'_> {
         let target = match target {
             Target::Result => SinkTarget::Result,
             Target::Table(table, span) => {
-                let updating = self.plan.nodes[node].properties.updating;
-                if updating && !self.session.connectors.check(&table)?.takes_changelog {
-                    return Err(takes_no_changes(&table).at(span));
+                if let Some((clause, place)) = self.changing_clause(node)
+                    && !self.session.connectors.check(&table)?.takes_changelog
+                {
+                    return Err(takes_no_changes(&table, clause).at(place.or(span)));
                 }
                 SinkTarget::Table(table)
             }
@@ -78,11 +79,12 @@ impl Lowering<'_> {
 }
 
 /// A sink that takes only new rows is fed by a query that changes them.
-fn takes_no_changes(table: &Table) -> Error {
+fn takes_no_changes(table: &Table, clause: &str) -> Error {
     let message = format!(
-        "the query changes rows that it has given, \"{}\" ({}) takes only new ones",
+        "the query block with {clause} changes rows that it has given, \"{}\" ({}) takes only new ones",
         table.name, table.connector
     );
-    Error::plan(code::SINK_CHANGELOG, message)
-        .hint("Group by a window, whose results are final, or write to a sink that takes changes.")
+    Error::plan(code::SINK_CHANGELOG, message).hint(format!(
+        "Leave {clause} out, so that windows give final results only, or write changes: to 'format' = 'changelog-json'."
+    ))
 }

@@ -20,6 +20,7 @@ impl Lowering<'_> {
         };
         let input = self.lower(&node.input, above)?;
         let mut input = self.materialize(input);
+        self.refuse_changes(input.node, node.call.function.name())?;
         let Expr::Column(column) = &node.time else {
             return Err(Error::internal("the planner", "the time of a window is no column"));
         };

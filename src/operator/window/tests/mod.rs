@@ -3,6 +3,7 @@
 mod edges;
 mod functions;
 mod late;
+mod live;
 pub(super) mod property;
 mod zones;
 

@@ -5,7 +5,7 @@ use datafusion_common::{Result, ScalarValue, exec_err, internal_err};
 
 /// A sum of 128-bit numbers that can't overflow: `carry · 2¹²⁸ + low`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct ExactSum {
+pub(crate) struct ExactSum {
     /// The lower 128 bits.
     pub(super) low: i128,
     /// How often the lower bits went round, upwards counted positive.
@@ -14,7 +14,7 @@ pub(super) struct ExactSum {
 
 impl ExactSum {
     /// Adds a number.
-    pub(super) fn add(&mut self, value: i128) {
+    pub(crate) fn add(&mut self, value: i128) {
         add(&mut self.low, &mut self.carry, value);
     }
 
@@ -54,7 +54,7 @@ pub(super) fn add(low: &mut i128, carry: &mut i64, value: i128) {
 
 /// What a sum becomes in the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Finish {
+pub(crate) enum Finish {
     /// SUM of signed integers: BIGINT.
     SumSigned,
     /// SUM of unsigned integers.
@@ -79,7 +79,7 @@ pub(super) enum Finish {
 
 /// A finished number.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Finished {
+pub(crate) enum Finished {
     /// BIGINT.
     Signed(i64),
     /// An unsigned integer.
@@ -92,7 +92,7 @@ pub(super) enum Finished {
 
 impl Finish {
     /// For SUM or AVG of a type; `None` if DataFusion's own accumulators are fine for it.
-    pub(super) fn of(is_avg: bool, input: &DataType) -> Option<Self> {
+    pub(crate) fn of(is_avg: bool, input: &DataType) -> Option<Self> {
         match (is_avg, input) {
             (false, DataType::Int64) => Some(Self::SumSigned),
             (false, DataType::UInt64) => Some(Self::SumUnsigned),
@@ -111,7 +111,7 @@ impl Finish {
     }
 
     /// The result's type.
-    pub(super) fn data_type(self) -> DataType {
+    pub(crate) fn data_type(self) -> DataType {
         match self {
             Self::SumSigned => DataType::Int64,
             Self::SumUnsigned => DataType::UInt64,
@@ -135,7 +135,7 @@ impl Finish {
     ///
     /// # Errors
     /// The result does not fit its type.
-    pub(super) fn finish(self, sum: ExactSum, count: i64) -> Result<Finished> {
+    pub(crate) fn finish(self, sum: ExactSum, count: i64) -> Result<Finished> {
         match self {
             Self::SumSigned => match sum.to_i128().and_then(|sum| i64::try_from(sum).ok()) {
                 Some(sum) => Ok(Finished::Signed(sum)),

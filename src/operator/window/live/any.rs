@@ -1,0 +1,113 @@
+//! Any aggregate: an accumulator for each group.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, UInt32Array};
+use arrow::compute::take;
+use datafusion_common::ScalarValue;
+use datafusion_expr::Accumulator;
+use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
+
+use super::accumulator::{Accumulators, Input, Use};
+use crate::error::Error;
+use crate::operator::evaluate::{arrow_failure, failure};
+
+/// An accumulator and its present value for each group.
+///
+/// A value is read by `evaluate`, which must not consume the state: OVER windows that only grow rely
+/// on that, too.
+pub(super) struct AnyStates {
+    function: Arc<AggregateFunctionExpr>,
+    groups: Vec<Group>,
+}
+
+struct Group {
+    accumulator: Box<dyn Accumulator>,
+    /// `None`: rows have come since it was read.
+    value: Option<ScalarValue>,
+}
+
+impl Group {
+    fn value(&mut self) -> Result<ScalarValue, Error> {
+        if let Some(value) = &self.value {
+            return Ok(value.clone());
+        }
+        let value = self.accumulator.evaluate().map_err(failure)?;
+        self.value = Some(value.clone());
+        Ok(value)
+    }
+
+    fn update(&mut self, rows: &[ArrayRef]) -> Result<(), Error> {
+        self.value = None;
+        self.accumulator.update_batch(rows).map_err(failure)
+    }
+}
+
+impl AnyStates {
+    pub(super) fn new(function: Arc<AggregateFunctionExpr>) -> Self {
+        Self { function, groups: Vec::new() }
+    }
+
+    fn array(&self, values: Vec<ScalarValue>) -> Result<ArrayRef, Error> {
+        if values.is_empty() {
+            return Ok(arrow::array::new_empty_array(self.function.field().data_type()));
+        }
+        ScalarValue::iter_to_array(values).map_err(failure)
+    }
+}
+
+impl Accumulators for AnyStates {
+    fn grow(&mut self, groups: usize) -> Result<(), Error> {
+        while self.groups.len() < groups {
+            let accumulator = self.function.create_accumulator().map_err(failure)?;
+            self.groups.push(Group { accumulator, value: None });
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, uses: &[Use], input: Input<'_>) -> Result<(), Error> {
+        let mut uses: Vec<Use> = uses.iter().filter(|one| input.keeps(one.row)).copied().collect();
+        // Each group gets its rows at once; they stay in their order.
+        uses.sort_by_key(|one| one.group);
+        let rows = UInt32Array::from_iter_values(uses.iter().map(|one| one.row));
+        let args = input
+            .args
+            .iter()
+            .map(|arg| take(arg, &rows, None).map_err(|error| arrow_failure(&error)))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut from = 0;
+        for run in uses.chunk_by(|one, other| one.group == other.group) {
+            let own: Vec<ArrayRef> = args.iter().map(|arg| arg.slice(from, run.len())).collect();
+            self.groups[run[0].group as usize].update(&own)?;
+            from += run.len();
+        }
+        Ok(())
+    }
+
+    fn update_each(&mut self, uses: &[Use], input: Input<'_>) -> Result<(ArrayRef, ArrayRef), Error> {
+        let (mut before, mut after) = (Vec::with_capacity(uses.len()), Vec::with_capacity(uses.len()));
+        for one in uses {
+            let group = &mut self.groups[one.group as usize];
+            before.push(group.value()?);
+            if input.keeps(one.row) {
+                let row: Vec<ArrayRef> =
+                    input.args.iter().map(|arg| arg.slice(one.row as usize, 1)).collect();
+                group.update(&row)?;
+            }
+            after.push(group.value()?);
+        }
+        Ok((self.array(before)?, self.array(after)?))
+    }
+
+    fn values(&mut self, groups: &[u32]) -> Result<ArrayRef, Error> {
+        let values = groups.iter().map(|group| self.groups[*group as usize].value());
+        let values = values.collect::<Result<_, _>>()?;
+        self.array(values)
+    }
+
+    fn size(&self) -> usize {
+        let group =
+            |group: &Group| group.accumulator.size() + group.value.as_ref().map_or(0, ScalarValue::size);
+        self.groups.iter().map(group).sum()
+    }
+}

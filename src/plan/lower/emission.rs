@@ -1,0 +1,171 @@
+//! When results come: the clauses of query blocks on their aggregations, and who can take changes.
+
+use std::sync::Arc;
+
+use super::{Above, Lowered, Lowering, Window};
+use crate::error::{Error, Span, code};
+use crate::plan::emit::{Emission, EmitNode};
+use crate::plan::{AggregateCall, EmitMode, NodeId};
+
+/// The clauses of all blocks, and the aggregations that they changed.
+#[derive(Debug, Default)]
+pub(super) struct Emissions {
+    blocks: Vec<Block>,
+    /// Aggregations whose results change, with the clause that says so.
+    changing: Vec<(NodeId, &'static str, Option<Span>)>,
+}
+
+#[derive(Debug)]
+struct Block {
+    emission: Arc<Emission>,
+    is_used: bool,
+}
+
+impl Lowering<'_> {
+    /// A query block with EMIT or ALLOW LATENESS: they are those of its aggregation.
+    pub(super) fn emit_block(&mut self, block: &EmitNode, above: Above) -> Result<Lowered, Error> {
+        let index = self.emissions.blocks.len();
+        let emission = Arc::clone(&block.emission);
+        self.emissions.blocks.push(Block { emission, is_used: false });
+        let lowered = self.lower(&block.input, Above { emission: Some(index), ..above })?;
+        if self.emissions.blocks[index].is_used {
+            return Ok(lowered);
+        }
+        let (what, span, over) = match (block.emission.emit, block.emission.lateness) {
+            (Some((EmitMode::OnWindowClose, span)), _) => ("EMIT", span, "over no window"),
+            (Some((_, span)), _) => ("EMIT", span, "nothing"),
+            (None, lateness) => ("ALLOW LATENESS", lateness.and_then(|(_, span)| span), "over no window"),
+        };
+        let message = format!("{what} has no effect here: the query block aggregates {over}");
+        Err(Error::plan(code::INVALID_QUERY, message)
+            .at(span)
+            .hint(format!("Leave {what} out, or group by window_start and window_end of a window function.")))
+    }
+
+    /// The clauses for an aggregation under `above`.
+    pub(super) fn emission(&mut self, above: Above) -> Option<Arc<Emission>> {
+        let block = self.emissions.blocks.get_mut(above.emission?)?;
+        block.is_used = true;
+        Some(Arc::clone(&block.emission))
+    }
+
+    /// Whether what stands below an aggregation under `above` must come in the same order always.
+    pub(super) fn emits_in_order(&self, above: Above) -> bool {
+        let block = above.emission.and_then(|index| self.emissions.blocks.get(index));
+        block.is_some_and(|block| block.emission.follows_rows())
+    }
+
+    /// What windows can't do with their clauses.
+    pub(super) fn check_windowed_emission(
+        &self,
+        emission: Option<&Emission>,
+        window: Window,
+    ) -> Result<(), Error> {
+        let Some(emission) = emission.filter(|emission| emission.is_updating()) else { return Ok(()) };
+        if !window.is_session() {
+            return Ok(());
+        }
+        let (clause, span) = emission.clause();
+        Err(Error::plan(code::NOT_SUPPORTED, format!("{clause} can't run yet with SESSION windows"))
+            .at(span)
+            .hint("Leave the clause out: sessions give their final results when they are over."))
+    }
+
+    /// What an aggregation without a window can't do with its clauses. `bounded`: its input ends.
+    pub(super) fn check_unwindowed_emission(
+        &mut self,
+        emission: Option<&Emission>,
+        bounded: bool,
+    ) -> Result<(), Error> {
+        let Some(emission) = emission else { return Ok(()) };
+        let no_window = |what: &str, span: Option<Span>| {
+            let message = format!("{what} has no effect here: the query block aggregates over no window");
+            Err(Error::plan(code::INVALID_QUERY, message).at(span).hint(format!(
+                "Leave {what} out, or group by window_start and window_end of a window function."
+            )))
+        };
+        if let Some((_, span)) = emission.lateness {
+            return no_window("ALLOW LATENESS", span);
+        }
+        match emission.emit {
+            Some((EmitMode::OnWindowClose, span)) => no_window("EMIT", span),
+            Some((EmitMode::Early { .. }, span)) => no_window("EMIT EARLY", span),
+            Some((EmitMode::Complete { every_us: None }, span)) if !bounded => Err(Error::plan(
+                code::INVALID_QUERY,
+                "EMIT COMPLETE gives nothing here: no window closes and the input never ends",
+            )
+            .at(span)
+            .hint("Say how often: EMIT COMPLETE EVERY INTERVAL '10' SECOND.")),
+            Some((mode, _)) if !bounded => {
+                let warning = format!(
+                    "{} without a window keeps a group for each key as long as the query runs",
+                    mode.clause()
+                );
+                self.plan.warnings.push(warning);
+                Ok(())
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Aggregates whose value can't be read while they take rows.
+    pub(super) fn check_emitted_calls(
+        &self,
+        emission: Option<&Emission>,
+        calls: &[AggregateCall],
+    ) -> Result<(), Error> {
+        let Some(emission) = emission.filter(|emission| emission.is_updating()) else { return Ok(()) };
+        let is_sketch = |name: &str| name.starts_with("approx_percentile") || name == "approx_median";
+        let Some(call) = calls.iter().find(|call| is_sketch(call.function.fun().name())) else {
+            return Ok(());
+        };
+        let (clause, span) = emission.clause();
+        let name = call.function.fun().name();
+        let message = format!("{name} can't run with {clause}: what it estimates depends on when it is read");
+        Err(Error::plan(code::NOT_SUPPORTED, message)
+            .at(span)
+            .hint("Use MEDIAN or PERCENTILE_CONT, which are exact."))
+    }
+
+    /// Notes that the results of an aggregation change.
+    pub(super) fn note_emission(&mut self, node: NodeId, emission: &Emission) {
+        let (clause, span) = emission.clause();
+        self.emissions.changing.push((node, clause, span));
+        let properties = &self.plan.nodes[node].properties;
+        if matches!(emission.mode(), EmitMode::Complete { .. }) && !properties.bounded {
+            let warning = "EMIT COMPLETE keeps the results of all windows as long as the query runs";
+            if !self.plan.warnings.iter().any(|known| known.starts_with("EMIT COMPLETE")) {
+                self.plan.warnings.push(warning.to_owned());
+            }
+        }
+    }
+
+    /// The clause that makes the rows of a node change.
+    pub(super) fn changing_clause(&self, node: NodeId) -> Option<(&'static str, Option<Span>)> {
+        if !self.plan.nodes[node].properties.updating {
+            return None;
+        }
+        if let Some((_, clause, span)) = self.emissions.changing.iter().find(|(known, ..)| *known == node) {
+            return Some((clause, *span));
+        }
+        self.plan.nodes[node].inputs.iter().find_map(|input| self.changing_clause(*input))
+    }
+
+    /// Refuses to read a changelog. `what`: the clause that would read it.
+    ///
+    /// # Errors
+    /// `P002` that names the block and the way out.
+    pub(super) fn refuse_changes(&self, node: NodeId, what: &str) -> Result<(), Error> {
+        let Some((clause, span)) = self.changing_clause(node) else { return Ok(()) };
+        let message = format!("{what} can't run yet over a query block with {clause}, whose results change");
+        let error = Error::plan(code::NOT_SUPPORTED, message).at(span);
+        Err(match clause {
+            "ALLOW LATENESS" => error.hint(
+                "Leave ALLOW LATENESS out, and give the watermark a longer delay: the block then gives final results only.",
+            ),
+            _ => error.hint(format!(
+                "Leave {clause} out: the block then gives final results only."
+            )),
+        })
+    }
+}
