@@ -137,15 +137,20 @@ impl Lowering<'_> {
         self.late_from(node, output, open, is_time_operator);
     }
 
-    /// Gives a source a second output: the rows that can't be read.
-    pub(super) fn add_malformed_output(&mut self, node: NodeId) {
+    /// Gives a source a second output: rows that can't be read and, with these columns of its rows,
+    /// those from the future.
+    pub(super) fn add_source_output(&mut self, node: NodeId, future: Option<Vec<(String, usize)>>) {
         let Some(open) = self.late.open.last().copied() else { return };
+        let own = Arc::clone(&self.plan.nodes[node].schema);
+        let columns = future.unwrap_or_default();
+        let field = |(name, index): &(String, usize)| own.field(*index).clone().with_name(name);
+        let mut fields: Vec<Field> = columns.iter().map(|c| field(c).with_nullable(true)).collect();
         let known = ["late_reason", "late_operator", "late_source", "late_split", "late_text"];
-        let fields: Vec<Field> = known.map(|name| Field::new(name, DataType::Utf8, true)).into();
+        fields.extend(known.map(|name| Field::new(name, DataType::Utf8, true)));
         let output = LateOutput {
             table: String::new(),
             operator: self.plan.nodes[node].operation.name().to_owned(),
-            columns: Vec::new(),
+            columns: columns.iter().map(|(_, index)| *index).collect(),
             source: None,
             split: None,
             schema: Arc::new(Schema::new(fields)),

@@ -54,6 +54,8 @@ impl Lowering<'_> {
             })
             .collect();
         let mut roles: Vec<Role> = wanted.iter().map(|index| role(&table, *index)).collect();
+        let sees_future = table.watermark.as_ref().is_some_and(|spec| spec.max_ahead_us.is_some());
+        let read = fields.iter().zip(0..).map(|(field, index)| (field.name().clone(), index)).collect();
         let mut carried = Carried::default();
         if self.late.is_open() {
             node.with_origin = true;
@@ -70,8 +72,8 @@ impl Lowering<'_> {
         let slots = (0..width).map(Slot::Column).collect();
         let schema = Arc::new(Schema::new(fields));
         let node = self.push(Operation::Source(node), Vec::new(), schema, roles, stream);
-        if keeps_malformed(&table) {
-            self.add_malformed_output(node);
+        if keeps_malformed(&table) || sees_future {
+            self.add_source_output(node, sees_future.then_some(read));
         }
         Ok(Lowered { node, slots, pending: None, carried })
     }

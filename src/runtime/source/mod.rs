@@ -5,6 +5,7 @@ mod board;
 mod idle;
 mod pipeline;
 mod readers;
+mod rejects;
 mod watermark;
 
 use std::sync::Arc;

@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use arrow::array::{ArrayRef, BooleanArray, StringArray, StringViewArray};
+use arrow::array::{ArrayRef, BooleanArray, StringViewArray};
 use arrow::buffer::NullBuffer;
-use arrow::compute::filter_record_batch;
+use arrow::compute::{filter_record_batch, not};
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 
@@ -14,9 +14,10 @@ use super::super::channel::lock;
 use super::super::metrics::SourceCounters;
 use super::batch_of;
 use super::board::{SplitCell, SplitState};
+use super::rejects::Rejects;
 use super::watermark::{WatermarkRule, run};
 use crate::catalog::NullTime;
-use crate::connector::{Lines, Read, RejectedRow, SplitBatch, SplitReader};
+use crate::connector::{Lines, Read, SplitBatch, SplitReader};
 use crate::error::{Error, code};
 use crate::operator::evaluate::evaluate;
 use crate::plan::{ExprRef, LateOutput, PlanNode, SourceNode, SourceWatermark};
@@ -36,7 +37,7 @@ pub(in super::super) struct SourceShape {
     last_arrival: Mutex<Option<Arrival>>,
     /// Two more columns tell the table and the split of a row.
     with_origin: bool,
-    /// The second output: rows that can't be read.
+    /// The second output: rows that can't be read, and those from the future.
     late: Option<Arc<LateOutput>>,
     pub(in super::super) counters: Arc<SourceCounters>,
 }
@@ -111,13 +112,13 @@ impl SourceShape {
 pub(super) struct SplitRead {
     /// Rows, then the watermark after them; at last `End`.
     pub(super) elements: Vec<StreamElement>,
-    /// Rows that could not be read, in the columns of the source's second output.
-    pub(super) rejected: Option<StreamBatch>,
+    /// Rows that are not passed on, in the columns of the source's second output.
+    pub(super) rejected: Vec<StreamBatch>,
 }
 
 impl SplitRead {
     fn of(element: StreamElement) -> Self {
-        Self { elements: vec![element], rejected: None }
+        Self { elements: vec![element], rejected: Vec::new() }
     }
 }
 
@@ -190,7 +191,12 @@ impl SplitPipeline {
         self.has_spoken = true;
         let total = (rows.num_rows() + rejected.len()) as u64;
         counters.rows_read.fetch_add(total, Ordering::Relaxed);
-        let kept = self.malformed(&rejected, arrived)?;
+        let mut kept = Vec::new();
+        if let Some(rejects) = self.rejects()
+            && rejected.iter().any(|row| row.keep)
+        {
+            kept.push(StreamBatch::inserts(rejects.malformed(&rejected)?, arrived));
+        }
         if !rejected.is_empty() {
             counters.reject(self.reader.name(), rejected);
         }
@@ -199,7 +205,7 @@ impl SplitPipeline {
             let arrival = Arrival { wall_us, elapsed_us: self.shape.clock.elapsed_us() };
             *lock(&self.shape.last_arrival) = Some(arrival);
         }
-        let elements = self.prepare(rows, &lines, arrived, wall_us)?;
+        let elements = self.prepare(rows, &lines, arrived, wall_us, &mut kept)?;
         self.cell.set_watermark(self.watermark);
         Ok(Step::Read(SplitRead { elements, rejected: kept }))
     }
@@ -207,33 +213,17 @@ impl SplitPipeline {
     /// The split says by itself how far its time has come. Without event time that means nothing.
     fn told_watermark(&mut self, watermark: Watermark) -> SplitRead {
         if !self.shape.has_time() || watermark.0 <= self.watermark {
-            return SplitRead { elements: Vec::new(), rejected: None };
+            return SplitRead { elements: Vec::new(), rejected: Vec::new() };
         }
         self.watermark = watermark.0;
         self.cell.set_watermark(watermark.0);
         SplitRead::of(StreamElement::Watermark(watermark))
     }
 
-    /// Rows that could not be read, for the side table, where somebody wants them.
-    fn malformed(&self, rejected: &[RejectedRow], arrived: Instant) -> Result<Option<StreamBatch>, Error> {
-        let Some(late) = &self.shape.late else { return Ok(None) };
-        let texts: Vec<&str> = rejected.iter().filter(|row| row.keep).map(|row| row.text.as_str()).collect();
-        if texts.is_empty() {
-            return Ok(None);
-        }
-        let same = |text: &str| -> ArrayRef {
-            Arc::new(StringArray::from_iter_values(std::iter::repeat_n(text, texts.len())))
-        };
-        let columns = late.schema.fields().iter().map(|field| match field.name().as_str() {
-            "late_reason" => Ok(same("malformed")),
-            "late_operator" => Ok(same(&late.operator)),
-            "late_source" => Ok(same(&self.shape.table)),
-            "late_split" => Ok(same(self.reader.name())),
-            "late_text" => Ok(Arc::new(StringArray::from_iter_values(&texts)) as ArrayRef),
-            other => Err(Error::internal("source", format!("no column \"{other}\""))),
-        });
-        let rows = batch_of(&late.schema, columns.collect::<Result<_, _>>()?, texts.len())?;
-        Ok(Some(StreamBatch::inserts(rows, arrived)))
+    /// The second output, where somebody wants it.
+    fn rejects(&self) -> Option<Rejects<'_>> {
+        let late = self.shape.late.as_ref()?;
+        Some(Rejects { late, table: &self.shape.table, split: self.reader.name() })
     }
 
     fn prepare(
@@ -242,6 +232,7 @@ impl SplitPipeline {
         lines: &Lines,
         arrived: Instant,
         wall_us: i64,
+        rejected: &mut Vec<StreamBatch>,
     ) -> Result<Vec<StreamElement>, Error> {
         let shape = Arc::clone(&self.shape);
         let Some((spec, rule)) = &shape.time else {
@@ -273,6 +264,11 @@ impl SplitPipeline {
             let dropped = keep.false_count() as u64;
             if dropped > 0 {
                 shape.counters.future.fetch_add(dropped, Ordering::Relaxed);
+                if let Some(rejects) = self.rejects() {
+                    let future = not(&keep).and_then(|future| filter_record_batch(&rows, &future));
+                    let future = self.output(&future.map_err(|e| Error::internal("source", e))?)?;
+                    rejected.push(StreamBatch::inserts(rejects.future(&future)?, arrived));
+                }
                 rows = filter_record_batch(&rows, &keep).map_err(|e| Error::internal("source", e))?;
                 let time = evaluate(&spec.time, &rows)?;
                 (times, nulls) = event_times(time.as_ref())?;

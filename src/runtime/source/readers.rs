@@ -314,8 +314,8 @@ impl Inputs for SplitInputs {
             });
         };
         let read = read?;
-        if let (Some(rejects), Some(batch)) = (&self.rejects, read.rejected) {
-            rejects.send(StreamElement::Batch(batch));
+        if let Some(rejects) = &self.rejects {
+            read.rejected.into_iter().for_each(|batch| rejects.send(StreamElement::Batch(batch)));
         }
         let read = read.elements;
         if self.in_turn && read.iter().any(|element| matches!(element, StreamElement::End)) {
