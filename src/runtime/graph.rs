@@ -300,7 +300,8 @@ impl Builder<'_> {
         };
         let mut source: Box<dyn Source> = connector.source(table, &request)?;
         let clock = Arc::clone(&self.options.clock.0);
-        let shape = Arc::new(SourceShape::try_new(node, plan_node, clock)?);
+        let interval = self.options.watermark_interval;
+        let shape = Arc::new(SourceShape::try_new(node, plan_node, clock, interval)?);
         let pipelines: Vec<_> = source
             .splits()?
             .into_iter()
@@ -494,9 +495,6 @@ fn check_runnable(node: &SourceNode) -> Result<(), Error> {
     };
     if watermark.max_ahead_us.is_some() && node.table.bounded {
         return refuse("MAX AHEAD on a table that ends");
-    }
-    if watermark.periodic {
-        return refuse("'scan.watermark.emit.strategy' = 'on-periodic'");
     }
     Ok(())
 }

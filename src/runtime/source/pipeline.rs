@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, BooleanArray, StringViewArray};
 use arrow::buffer::NullBuffer;
@@ -15,7 +15,7 @@ use super::super::metrics::SourceCounters;
 use super::batch_of;
 use super::board::{SplitCell, SplitState};
 use super::rejects::Rejects;
-use super::watermark::{WatermarkRule, run};
+use super::watermark::{Progress, WatermarkRule};
 use crate::catalog::NullTime;
 use crate::connector::{Lines, Read, SplitBatch, SplitReader};
 use crate::error::{Error, code};
@@ -33,6 +33,8 @@ pub(in super::super) struct SourceShape {
     time: Option<(SourceWatermark, WatermarkRule)>,
     /// `MAX AHEAD`, where it counts.
     max_ahead_us: Option<i64>,
+    /// Time between two moves of the watermark, if it does not move with each row.
+    tick_us: Option<i64>,
     clock: Arc<dyn Clock>,
     last_arrival: Mutex<Option<Arrival>>,
     /// Two more columns tell the table and the split of a row.
@@ -55,6 +57,7 @@ impl SourceShape {
         node: &SourceNode,
         plan_node: &PlanNode,
         clock: Arc<dyn Clock>,
+        watermark_interval: Duration,
     ) -> Result<Self, Error> {
         let time = match &node.watermark {
             None => None,
@@ -70,6 +73,11 @@ impl SourceShape {
             table: node.table.name.clone(),
             output: node.output.clone(),
             schema: Arc::clone(&plan_node.schema),
+            tick_us: node
+                .watermark
+                .as_ref()
+                .filter(|spec| spec.periodic)
+                .map(|_| i64::try_from(watermark_interval.as_micros()).unwrap_or(i64::MAX).max(1)),
             max_ahead_us: node.watermark.as_ref().and_then(|spec| spec.max_ahead_us),
             time,
             clock,
@@ -126,7 +134,7 @@ impl SplitRead {
 pub(in super::super) struct SplitPipeline {
     reader: Box<dyn SplitReader>,
     shape: Arc<SourceShape>,
-    watermark: i64,
+    watermark: Progress,
     bytes_seen: u64,
     truncations_seen: u64,
     /// It gave a row.
@@ -145,15 +153,8 @@ pub(super) enum Step {
 impl SplitPipeline {
     pub(in super::super) fn new(reader: Box<dyn SplitReader>, shape: Arc<SourceShape>) -> Self {
         let cell = shape.counters.splits.add(reader.name());
-        Self {
-            reader,
-            shape,
-            watermark: Watermark::MIN.0,
-            bytes_seen: 0,
-            truncations_seen: 0,
-            has_spoken: false,
-            cell,
-        }
+        let watermark = Progress::new(shape.tick_us, shape.clock.elapsed_us());
+        Self { reader, shape, watermark, bytes_seen: 0, truncations_seen: 0, has_spoken: false, cell }
     }
 
     pub(super) fn cell(&self) -> &Arc<SplitCell> {
@@ -178,6 +179,9 @@ impl SplitPipeline {
         self.truncations_seen = truncations;
         let SplitBatch { rows, lines, rejected } = match read {
             Read::Rows(batch) => batch,
+            Read::Empty if self.watermark.tick(self.shape.clock.elapsed_us()) => {
+                return Ok(Step::Read(self.moved_watermark()));
+            }
             Read::Empty if self.has_spoken => return Ok(Step::Quiet(SplitState::Empty)),
             Read::Empty => return Ok(Step::Quiet(SplitState::NeverSpoke)),
             Read::Disconnected => return Ok(Step::Quiet(SplitState::Disconnected)),
@@ -206,18 +210,21 @@ impl SplitPipeline {
             *lock(&self.shape.last_arrival) = Some(arrival);
         }
         let elements = self.prepare(rows, &lines, arrived, wall_us, &mut kept)?;
-        self.cell.set_watermark(self.watermark);
+        self.cell.set_watermark(self.watermark.said());
         Ok(Step::Read(SplitRead { elements, rejected: kept }))
     }
 
     /// The split says by itself how far its time has come. Without event time that means nothing.
     fn told_watermark(&mut self, watermark: Watermark) -> SplitRead {
-        if !self.shape.has_time() || watermark.0 <= self.watermark {
+        if !self.shape.has_time() || !self.watermark.told(watermark.0) {
             return SplitRead { elements: Vec::new(), rejected: Vec::new() };
         }
-        self.watermark = watermark.0;
-        self.cell.set_watermark(watermark.0);
-        SplitRead::of(StreamElement::Watermark(watermark))
+        self.moved_watermark()
+    }
+
+    fn moved_watermark(&self) -> SplitRead {
+        self.cell.set_watermark(self.watermark.said());
+        SplitRead::of(StreamElement::Watermark(Watermark(self.watermark.said())))
     }
 
     /// The second output, where somebody wants it.
@@ -276,18 +283,22 @@ impl SplitPipeline {
         }
         let (wanted, wanted_nulls) =
             rule.wanted(&rows, &times, nulls.as_ref()).map_err(|error| self.place(error))?;
-        let before = self.watermark;
-        let (running, after) = run(&wanted, wanted_nulls.as_ref(), before);
-        self.watermark = after;
+        let ticked = self.watermark.tick(shape.clock.elapsed_us());
+        let before = self.watermark.said();
+        let (running, moved) = self.watermark.take(&wanted, wanted_nulls.as_ref());
         let batch = StreamBatch {
             rows: self.output(&rows)?,
             kinds: None,
             running: Some(RunningWatermark::new(running)),
             arrived,
         };
-        let mut elements = vec![StreamElement::Batch(batch)];
-        if after > before {
-            elements.push(StreamElement::Watermark(Watermark(after)));
+        let mut elements = Vec::with_capacity(2);
+        if ticked {
+            elements.push(StreamElement::Watermark(Watermark(before)));
+        }
+        elements.push(StreamElement::Batch(batch));
+        if moved {
+            elements.push(StreamElement::Watermark(Watermark(self.watermark.said())));
         }
         Ok(elements)
     }
