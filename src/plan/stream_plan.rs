@@ -153,6 +153,9 @@ pub struct SourceWatermark {
     pub max_ahead_us: Option<i64>,
     /// `'scan.watermark.emit.strategy' = 'on-periodic'`.
     pub periodic: bool,
+    /// The time column is `PROCTIME()`: rows have the time of the source's clock when they are read, and
+    /// the watermark is a millisecond behind it, also while there are none.
+    pub processing: bool,
 }
 
 /// Keeps the rows for which `filter` is true, and computes `project` of them.

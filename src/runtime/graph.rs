@@ -15,7 +15,7 @@ use super::metrics::{OperatorReport, SourceCounters};
 use super::sink::SinkEnd;
 use super::source::{ListedRows, Reading, SourceShape, SplitInputs, SplitPipeline, SplitReaders};
 use super::task::{ChannelInputs, End, Link, Markers, Task, TaskProgress};
-use crate::connector::{CancelToken, Connectors, ReadRequest, Source};
+use crate::connector::{CancelToken, Connectors, INGESTION_TIME, ReadRequest, Source};
 use crate::error::{Error, code};
 use crate::operator;
 use crate::plan::{
@@ -465,6 +465,8 @@ fn order_of(aligned: bool) -> MergeOrder {
 fn metadata_key(table: &crate::catalog::Table, column: usize) -> Option<String> {
     match &table.columns.get(column)?.kind {
         crate::catalog::ColumnKind::Metadata { key, .. } => Some(key.clone()),
+        // The connector leaves a place for it.
+        crate::catalog::ColumnKind::ProcessingTime => Some(INGESTION_TIME.to_owned()),
         crate::catalog::ColumnKind::Physical | crate::catalog::ColumnKind::Computed { .. } => None,
     }
 }

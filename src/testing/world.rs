@@ -14,7 +14,7 @@ use super::run::Stop;
 use super::time::show_time;
 use crate::catalog::{Relation, Table};
 use crate::connector::format::options::{JSON_KEYS, TEXT_KEYS};
-use crate::connector::{Connectors, Feed, FeedEvent, Memory};
+use crate::connector::{Connectors, Feed, FeedEvent, INGESTION_TIME, Memory};
 use crate::error::{Error, Span, did_you_mean};
 use crate::runtime::Schedule;
 use crate::session::{Outcome, Session, SteppedHandle};
@@ -449,8 +449,8 @@ fn written(table: &Table) -> SchemaRef {
     let schema = table.schema();
     let fields = schema.fields().iter().zip(kinds).filter(|(_, kind)| match kind {
         crate::catalog::ColumnKind::Physical => true,
-        crate::catalog::ColumnKind::Computed { .. } => false,
-        crate::catalog::ColumnKind::Metadata { is_virtual, .. } => !is_virtual,
+        crate::catalog::ColumnKind::Computed { .. } | crate::catalog::ColumnKind::ProcessingTime => false,
+        crate::catalog::ColumnKind::Metadata { is_virtual, key } => !is_virtual && key != INGESTION_TIME,
     });
     Arc::new(Schema::new(fields.map(|(field, _)| Arc::clone(field)).collect::<Vec<_>>()))
 }

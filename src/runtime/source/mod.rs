@@ -6,6 +6,7 @@ mod idle;
 mod pipeline;
 mod readers;
 mod rejects;
+mod stamp;
 mod watermark;
 
 use std::sync::Arc;

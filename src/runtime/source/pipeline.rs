@@ -15,6 +15,7 @@ use super::super::metrics::SourceCounters;
 use super::batch_of;
 use super::board::{SplitCell, SplitState};
 use super::rejects::Rejects;
+use super::stamp::{STEP_US, Stamps};
 use super::watermark::{Progress, WatermarkRule};
 use crate::catalog::NullTime;
 use crate::connector::{Lines, Read, SplitBatch, SplitReader};
@@ -36,6 +37,7 @@ pub(in super::super) struct SourceShape {
     /// Time between two moves of the watermark, if it does not move with each row.
     tick_us: Option<i64>,
     clock: Arc<dyn Clock>,
+    stamps: Stamps,
     last_arrival: Mutex<Option<Arrival>>,
     /// Two more columns tell the table and the split of a row.
     with_origin: bool,
@@ -81,6 +83,7 @@ impl SourceShape {
             max_ahead_us: node.watermark.as_ref().and_then(|spec| spec.max_ahead_us),
             time,
             clock,
+            stamps: Stamps::of(node),
             last_arrival: Mutex::new(None),
             with_origin: node.with_origin,
             late: plan_node.late.clone(),
@@ -125,6 +128,11 @@ pub(super) struct SplitRead {
 }
 
 impl SplitRead {
+    /// Only time goes on.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.rejected.is_empty() && matches!(self.elements.as_slice(), [StreamElement::Watermark(_)])
+    }
+
     fn of(element: StreamElement) -> Self {
         Self { elements: vec![element], rejected: Vec::new() }
     }
@@ -179,7 +187,7 @@ impl SplitPipeline {
         self.truncations_seen = truncations;
         let SplitBatch { rows, lines, rejected } = match read {
             Read::Rows(batch) => batch,
-            Read::Empty if self.watermark.tick(self.shape.clock.elapsed_us()) => {
+            Read::Empty | Read::Disconnected if self.time_goes_on() => {
                 return Ok(Step::Read(self.moved_watermark()));
             }
             Read::Empty if self.has_spoken => return Ok(Step::Quiet(SplitState::Empty)),
@@ -209,6 +217,7 @@ impl SplitPipeline {
             let arrival = Arrival { wall_us, elapsed_us: self.shape.clock.elapsed_us() };
             *lock(&self.shape.last_arrival) = Some(arrival);
         }
+        let rows = self.shape.stamps.put(rows, wall_us)?;
         let elements = self.prepare(rows, &lines, arrived, wall_us, &mut kept)?;
         self.cell.set_watermark(self.watermark.said());
         Ok(Step::Read(SplitRead { elements, rejected: kept }))
@@ -220,6 +229,17 @@ impl SplitPipeline {
             return SplitRead { elements: Vec::new(), rejected: Vec::new() };
         }
         self.moved_watermark()
+    }
+
+    /// Whether the clock has moved the watermark of a split that has nothing to give.
+    fn time_goes_on(&mut self) -> bool {
+        let (shape, progress) = (&self.shape, &mut self.watermark);
+        match &shape.time {
+            Some((spec, _)) if spec.processing => {
+                progress.told(shape.stamps.processing_us(shape.clock.wall_us()) - STEP_US)
+            }
+            _ => progress.tick(shape.clock.elapsed_us()),
+        }
     }
 
     fn moved_watermark(&self) -> SplitRead {

@@ -137,6 +137,15 @@ impl Work {
         }
         self.slots.push(slot);
     }
+
+    /// Puts a split that has nothing to read to the quiet ones.
+    fn rest(&mut self, split: usize, pipeline: SplitPipeline) {
+        let crowd = u32::try_from(self.quiet.len() / QUIET_SPLITS).unwrap_or(u32::MAX).saturating_add(1);
+        let slot = &mut self.slots[split];
+        let due = Instant::now() + slot.nap.saturating_mul(crowd);
+        slot.nap = (slot.nap * 2).min(LONGEST_NAP);
+        self.quiet.insert((due, split), pipeline);
+    }
 }
 
 impl SplitInputs {
@@ -422,7 +431,6 @@ fn read(shared: &Shared, split: usize, mut pipeline: SplitPipeline) -> bool {
     if work.closed {
         return true;
     }
-    let quiet = work.quiet.len();
     let slot = &mut work.slots[split];
     let read = match read {
         Ok(Step::Quiet(state)) => {
@@ -434,16 +442,25 @@ fn read(shared: &Shared, split: usize, mut pipeline: SplitPipeline) -> bool {
             if begun.elapsed() >= WAITED {
                 work.queue.push_back((split, pipeline));
             } else {
-                let crowd = u32::try_from(quiet / QUIET_SPLITS).unwrap_or(u32::MAX).saturating_add(1);
-                let due = Instant::now() + slot.nap.saturating_mul(crowd);
-                slot.nap = (slot.nap * 2).min(LONGEST_NAP);
-                work.quiet.insert((due, split), pipeline);
+                work.rest(split, pipeline);
             }
             return true;
         }
         Ok(Step::Read(read)) => Ok(read),
         Err(error) => Err(error),
     };
+    if let Ok(given) = &read
+        && given.is_quiet()
+    {
+        // Time goes on, and there is nothing to read.
+        work.rest(split, pipeline);
+        let waiting = &mut work.slots[split].read;
+        if matches!(waiting.back(), Some(Ok(before)) if before.is_quiet()) {
+            waiting.pop_back();
+        }
+        waiting.push_back(read);
+        return false;
+    }
     slot.found_empty_us = None;
     slot.nap = FIRST_NAP;
     let goes_on = matches!(&read, Ok(given) if !matches!(given.elements.last(), Some(StreamElement::End)));

@@ -7,6 +7,7 @@ use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::datatypes::DataType;
 use arrow::record_batch::RecordBatch;
 
+use super::stamp::STEP_US;
 use crate::error::Error;
 use crate::operator::evaluate::evaluate;
 use crate::plan::{ExprRef, SourceWatermark};
@@ -24,6 +25,9 @@ pub(super) enum WatermarkRule {
 impl WatermarkRule {
     /// The rule of a watermark declaration.
     pub(super) fn of(spec: &SourceWatermark, time_type: &DataType) -> Self {
+        if spec.processing {
+            return Self::Delay(STEP_US);
+        }
         match spec.constant_delay_us(time_type) {
             Some(delay_us) => Self::Delay(delay_us),
             None => Self::Expression(Arc::clone(&spec.watermark)),
