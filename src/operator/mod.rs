@@ -39,7 +39,7 @@ pub fn create(node: &PlanNode, input: &SchemaRef) -> Result<Box<dyn Operator>, E
     let operator: Box<dyn Operator> = match &node.operation {
         Operation::Calc(calc) => Box::new(calc::Calc::new(calc, schema)),
         Operation::WindowRows(rows) if matches!(rows.window.kind, WindowKind::Session { .. }) => {
-            Box::new(window::SessionRows::try_new(rows, schema, input)?)
+            Box::new(window::SessionRows::try_new(rows, schema, input, late)?)
         }
         Operation::WindowRows(rows) => Box::new(window_rows::WindowRows::try_new(rows, schema, late)?),
         Operation::WindowAggregate(aggregate) => window::create(aggregate, schema, input, late)?,

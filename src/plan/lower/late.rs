@@ -95,7 +95,11 @@ impl Lowering<'_> {
         });
         let before = self.late.targets[index].operators;
         self.late.open.push(index);
-        let lowered = self.lower(&block.input, above);
+        let lowered = self.lower(&block.input, above).map(|lowered| match &lowered.pending {
+            // What finds rows of sessions late belongs to this block.
+            Some(pending) if pending.window.is_session() => self.materialize(lowered),
+            _ => lowered,
+        });
         self.late.open.pop();
         let lowered = lowered?;
         if self.late.targets[index].operators > before {
@@ -178,18 +182,6 @@ impl Lowering<'_> {
         Err(Error::plan(code::NOT_SUPPORTED, message).at(self.late.targets[open].target.span).hint(
             "Use the bounds only in GROUP BY, and compute with them in the SELECT list or an outer query.",
         ))
-    }
-
-    /// Sessions have no second output yet.
-    pub(super) fn check_late_session(&self, window: Window) -> Result<(), Error> {
-        match self.late.open.last() {
-            Some(open) if window.is_session() => {
-                Err(Error::plan(code::NOT_SUPPORTED, "LATE ROWS INTO can't run yet with SESSION windows")
-                    .at(self.late.targets[*open].target.span)
-                    .hint("Leave the clause out: late rows are counted in the summary."))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// The sinks of all second outputs.

@@ -35,7 +35,6 @@ impl Lowering<'_> {
         };
         let data_type = self.schema(input.node).field(time).data_type().clone();
         let window = Window { id: node.id, spec: node.spec };
-        self.check_late_session(window)?;
         let partition = self.columns_for(&node.partition, node.input.schema(), &mut input)?;
         let mut carried = input.carried.clone();
         carried.columns = match node.keeps_all {
@@ -85,7 +84,7 @@ impl Lowering<'_> {
         if !carried.columns.is_empty() {
             let bound = Part::End.data_type(&pending.data_type, pending.window.spec.zone);
             let types = [&pending.data_type, &bound];
-            self.add_late_output(node, &carried, &carried.columns, types, false);
+            self.add_late_output(node, &carried, &carried.columns, types, is_session);
         }
         let slots = slots
             .into_iter()
