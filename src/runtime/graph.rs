@@ -13,7 +13,9 @@ use super::latency::MarkerClock;
 use super::merge::{Inputs, Merge, MergeOrder};
 use super::metrics::{OperatorReport, SourceCounters};
 use super::sink::SinkEnd;
-use super::source::{ListedRows, Reading, SourceShape, SplitInputs, SplitPipeline, SplitReaders};
+use super::source::{
+    Aligned, AlignmentGroup, ListedRows, Reading, SourceShape, SplitInputs, SplitPipeline, SplitReaders,
+};
 use super::task::{ChannelInputs, End, Link, Markers, Task, TaskProgress};
 use crate::connector::{CancelToken, Connectors, INGESTION_TIME, ReadRequest, Source};
 use crate::error::{Error, code};
@@ -59,6 +61,7 @@ pub(super) fn build(
         options,
         cancel,
         graph: Graph { tasks: Vec::new(), result: None, sources: Vec::new(), readers: Vec::new() },
+        groups: BTreeMap::new(),
         late: BTreeMap::new(),
     };
     for sink in &plan.sinks {
@@ -77,6 +80,8 @@ struct Builder<'a> {
     options: &'a JobOptions,
     cancel: &'a CancelToken,
     graph: Graph,
+    /// Sources that keep together in event time.
+    groups: BTreeMap<String, Arc<AlignmentGroup>>,
     /// The second outputs of nodes.
     late: BTreeMap<NodeId, SideInput>,
 }
@@ -307,6 +312,12 @@ impl Builder<'_> {
             .into_iter()
             .map(|reader| SplitPipeline::new(reader, Arc::clone(&shape)))
             .collect();
+        let alignment = node.watermark.as_ref().and_then(|spec| spec.alignment.as_ref());
+        let aligned = alignment.map(|alignment| {
+            let group = self.groups.entry(alignment.group.clone()).or_default();
+            group.join(&shape.counters);
+            Aligned::new(group, alignment)
+        });
         let grows = !table.bounded && source.discovers_every().is_some();
         let bytes: Option<u64> = pipelines.iter().map(SplitPipeline::bytes_total).sum();
         let bytes = bytes.filter(|_| !grows);
@@ -333,6 +344,7 @@ impl Builder<'_> {
             cancel: self.cancel.clone(),
             name: table.name.clone(),
             rejects: rejects.clone(),
+            aligned,
         };
         let (inputs, readers) = SplitInputs::new(source, pipelines, &shape, reading)?;
         self.graph.readers.push(readers);

@@ -140,6 +140,7 @@ fn source_node(table: &Arc<Table>, wanted: &[usize]) -> Result<SourceNode, Error
     );
     let scope = Scope::of(&read_schema)?;
     let physical = |expr: &Expr| scope.physical(expr).map_err(from_datafusion);
+    let options = TimeOptions::read(&table.options, table.watermark.is_some())?;
     let source_watermark = match &watermark {
         Some((time, expr, spec)) => Some(SourceWatermark {
             time: physical(time)?,
@@ -150,7 +151,8 @@ fn source_node(table: &Arc<Table>, wanted: &[usize]) -> Result<SourceNode, Error
             idle_after_us: spec.idle_after_us,
             then_advance: spec.then_advance,
             max_ahead_us: spec.max_ahead_us,
-            periodic: TimeOptions::read(&table.options, true)?.periodic,
+            periodic: options.periodic,
+            alignment: options.alignment.clone(),
             processing: false,
         }),
         None => None,
@@ -187,6 +189,7 @@ fn processing_time(table: &Table, index: usize, scope: &Scope) -> Result<SourceW
         then_advance: false,
         max_ahead_us: None,
         periodic: false,
+        alignment: None,
         processing: true,
     })
 }

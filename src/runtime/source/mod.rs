@@ -1,6 +1,7 @@
 //! Reading a table: a reader thread per split or a few for many, event time made right behind the
 //! reader, splits merged in event-time order.
 
+mod alignment;
 mod board;
 mod idle;
 mod pipeline;
@@ -18,6 +19,7 @@ use super::merge::{Inputs, Polled};
 use crate::error::Error;
 use crate::stream::{StreamBatch, StreamElement};
 
+pub(super) use alignment::{Aligned, AlignmentGroup};
 pub(super) use board::SplitBoard;
 pub use board::{SplitState, SplitStatus};
 pub(super) use pipeline::{SourceShape, SplitPipeline};

@@ -169,6 +169,11 @@ impl SplitPipeline {
         &self.cell
     }
 
+    /// How far its event time has come.
+    pub(super) fn watermark(&self) -> i64 {
+        self.watermark.said()
+    }
+
     /// Bytes of the split in all, where known.
     pub(in super::super) fn bytes_total(&self) -> Option<u64> {
         self.reader.progress().1

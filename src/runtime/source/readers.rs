@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::super::channel::{Sender, Signal, lock};
 use super::super::job::panic_text;
 use super::super::merge::{Inputs, Polled};
+use super::alignment::Aligned;
 use super::board::{SplitCell, SplitState};
 use super::idle::IdleTimer;
 use super::pipeline::{SourceShape, SplitPipeline, SplitRead, Step};
@@ -80,6 +81,8 @@ pub(in super::super) struct Reading {
     pub(in super::super) name: String,
     /// Where rows go that can't be read, if anywhere.
     pub(in super::super) rejects: Option<Arc<Sender>>,
+    /// The other sources that it keeps together with.
+    pub(in super::super) aligned: Option<Aligned>,
 }
 
 struct Shared {
@@ -94,6 +97,7 @@ struct Shared {
     task: Arc<Signal>,
     cancel: CancelToken,
     shape: Arc<SourceShape>,
+    aligned: Option<Aligned>,
 }
 
 #[derive(Default)]
@@ -171,6 +175,7 @@ impl SplitInputs {
             task: reading.task,
             cancel: reading.cancel,
             shape: Arc::clone(shape),
+            aligned: reading.aligned,
         });
         let readers = SplitReaders {
             shared: Arc::clone(&shared),
@@ -424,6 +429,14 @@ impl SplitReaders {
 /// Reads one batch of a split and puts it where the task takes it, or the split to the quiet ones:
 /// whether it did that.
 fn read(shared: &Shared, split: usize, mut pipeline: SplitPipeline) -> bool {
+    if let Some(aligned) = shared.aligned.as_ref().filter(|aligned| aligned.is_ahead(pipeline.watermark())) {
+        let mut work = lock(&shared.work);
+        let slot = &mut work.slots[split];
+        slot.cell.set(SplitState::Aligned);
+        slot.found_empty_us = None;
+        work.quiet.insert((Instant::now() + aligned.interval, split), pipeline);
+        return true;
+    }
     let begun = Instant::now();
     let read = catch_unwind(AssertUnwindSafe(|| pipeline.next()))
         .unwrap_or_else(|panic| Err(Error::internal("source", panic_text(panic.as_ref()))));
