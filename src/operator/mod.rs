@@ -147,6 +147,13 @@ pub struct RowCounts {
     pub partly_late: u64,
 }
 
+impl RowCounts {
+    /// Whether they say what became of each of so many rows.
+    pub fn account_for(&self, rows_in: u64) -> bool {
+        self.used + self.late + self.null_time + self.future + self.filtered + self.held == rows_in
+    }
+}
+
 /// Collects what an operator gives.
 #[derive(Debug, Default)]
 pub struct Output {

@@ -108,6 +108,8 @@ struct Draft {
     /// The table, if the task writes late rows.
     late_table: Option<String>,
     reads_table: bool,
+    /// Its inputs are the subtasks of one stage.
+    in_step: bool,
 }
 
 /// The subtasks of a node, all alike.
@@ -165,6 +167,7 @@ impl Builder<'_> {
             drafts.extend(self.stage(*input)?);
         }
         let mut draft = self.gather(drafts, &node.schema, false, "late rows")?;
+        draft.in_step = false;
         draft.late_table = Some(table.name.clone());
         let connector = self.connectors.get(&table.connector)?;
         let end = SinkEnd::table(connector.sink(table, Arc::clone(&node.schema))?);
@@ -375,6 +378,7 @@ impl Builder<'_> {
             rejects: None,
             late_table: None,
             reads_table: false,
+            in_step: false,
         }
     }
 
@@ -407,7 +411,9 @@ impl Builder<'_> {
         }
         let signal = Arc::new(Signal::default());
         let receivers = stage.into_iter().map(|draft| self.connect(draft, &signal)).collect();
-        Ok(self.joined(name, receivers, signal, order_of(bounded), schema))
+        let mut draft = self.joined(name, receivers, signal, order_of(bounded), schema);
+        draft.in_step = true;
+        Ok(draft)
     }
 
     /// As many new subtasks as the job's parallelism, each with the rows of its keys.
@@ -428,7 +434,9 @@ impl Builder<'_> {
         let ends = receivers.into_iter().zip(signals).enumerate();
         ends.map(|(number, (receivers, signal))| {
             let name = format!("subtask {number}");
-            self.joined(&name, receivers, signal, order_of(bounded), schema)
+            let mut draft = self.joined(&name, receivers, signal, order_of(bounded), schema);
+            draft.in_step = true;
+            draft
         })
         .collect()
     }
@@ -449,7 +457,7 @@ impl Builder<'_> {
         self.graph.tasks.push(Task {
             name: draft.name,
             signal: draft.signal,
-            input: Merge::new(draft.inputs, draft.order, draft.schema, batch_rows),
+            input: Merge::new(draft.inputs, draft.order, draft.schema, batch_rows).in_step(draft.in_step),
             chain: draft.chain,
             end,
             markers: draft.markers,

@@ -15,7 +15,7 @@ use super::time::show_time;
 use crate::catalog::{Relation, Table};
 use crate::connector::format::options::{JSON_KEYS, TEXT_KEYS};
 use crate::connector::{Connectors, Feed, FeedEvent, INGESTION_TIME, Memory};
-use crate::error::{Error, Span, did_you_mean};
+use crate::error::{Span, did_you_mean};
 use crate::runtime::Schedule;
 use crate::session::{Outcome, Session, SteppedHandle};
 use crate::sql::{CreateTable, Key, SpannedStatement, Statement, TableOption};
@@ -198,11 +198,7 @@ impl World {
     /// Every row is accounted for, at all times.
     fn check_counts(&self) -> Result<(), Stop> {
         for job in self.jobs.iter().filter(|job| !job.failed) {
-            let summary = job.handle.summary();
-            if let Some(wrong) = summary.operators.iter().find(|operator| !operator.reconciles()) {
-                let message = format!("{} of {} rows: {:?}", wrong.name, wrong.rows_in, wrong.counts);
-                return Err(Error::internal("counts", message).into());
-            }
+            job.handle.check_counts()?;
         }
         Ok(())
     }

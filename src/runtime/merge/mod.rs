@@ -89,6 +89,8 @@ pub(in crate::runtime) struct Merge<I> {
     inputs: I,
     states: Vec<InputState>,
     order: MergeOrder,
+    /// The inputs are subtasks of one stage.
+    in_step: bool,
     schema: SchemaRef,
     batch_rows: usize,
     /// The last watermark that was given.
@@ -146,6 +148,7 @@ impl<I: Inputs> Merge<I> {
             inputs,
             states,
             order,
+            in_step: false,
             schema,
             batch_rows,
             given: Watermark::MIN,
@@ -157,6 +160,14 @@ impl<I: Inputs> Merge<I> {
             idle: false,
             ended: false,
         }
+    }
+
+    /// The inputs are subtasks of one stage: they are idle together, and where one wakes the others
+    /// are about to. What they have not said yet must not be taken for silence, or time goes on
+    /// without them and their rows are late.
+    pub(in crate::runtime) fn in_step(mut self, in_step: bool) -> Self {
+        self.in_step = in_step;
+        self
     }
 
     /// The next element of the merged stream.
@@ -382,12 +393,10 @@ impl<I: Inputs> Merge<I> {
                     let bound = &mut self.states[input].bound;
                     *bound = watermark.max(*bound);
                 }
-                StreamElement::Status(status) => {
-                    self.states[input].idle = status == StreamStatus::Idle;
-                    if status == StreamStatus::Active {
-                        self.wake();
-                    }
-                }
+                StreamElement::Status(status) => match status {
+                    StreamStatus::Idle => self.states[input].idle = true,
+                    StreamStatus::Active => self.wake(input),
+                },
                 StreamElement::Latency(marker) => self.ready.push_back(StreamElement::Latency(marker)),
                 StreamElement::End => {
                     self.states[input].finished = true;
@@ -403,8 +412,7 @@ impl<I: Inputs> Merge<I> {
     }
 
     fn take_arrived_batch(&mut self, input: usize, batch: StreamBatch) -> Result<(), Error> {
-        self.states[input].idle = false;
-        self.wake();
+        self.wake(input);
         let mut batch = self.relabel(batch)?;
         if let Some(running) = &batch.running {
             let others = self.live.iter().filter(|other| **other != input).map(|other| &self.states[*other]);
@@ -426,7 +434,9 @@ impl<I: Inputs> Merge<I> {
     /// highest, once, and then the stream is idle.
     fn advance_arrived(&mut self) {
         let live = self.live.iter().map(|input| &self.states[*input]);
-        let lowest = live.clone().filter(|state| !state.idle).map(|state| state.bound).min();
+        let are_idle = !self.in_step || live.clone().all(|state| state.idle);
+        let counts = |state: &&InputState| !(state.idle && are_idle);
+        let lowest = live.clone().filter(counts).map(|state| state.bound).min();
         if let Some(lowest) = lowest {
             self.advance(lowest);
             return;
@@ -448,8 +458,12 @@ impl<I: Inputs> Merge<I> {
         self.idle = true;
     }
 
-    /// The stream counts again.
-    fn wake(&mut self) {
+    /// The input counts again, and so does the stream.
+    fn wake(&mut self, input: usize) {
+        match self.in_step {
+            true => self.states.iter_mut().for_each(|state| state.idle = false),
+            false => self.states[input].idle = false,
+        }
         if self.idle {
             self.idle = false;
             self.ready.push_back(StreamElement::Status(StreamStatus::Active));
