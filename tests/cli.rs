@@ -568,3 +568,72 @@ fn results_that_never_are_final_want_a_format_for_changes() {
     assert_eq!(run.stdout.lines().count(), 3, "{}", run.stdout);
     assert!(run.stderr.contains("keeps a group for each key"), "{}", run.stderr);
 }
+
+const TESTS: &str = "CREATE TABLE t (v INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts);
+
+test \"sums\"
+SELECT SUM(v) AS s FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end;
+push t
+{\"v\": 1, \"ts\": \"2024-05-01 09:00:10\"}
+{\"v\": 2, \"ts\": \"2024-05-01 09:01:00\"}
+expect
+{\"s\": 7}
+
+test \"a < b\"
+SELECT v FROM t;
+expect
+(no rows)
+";
+
+#[test]
+fn a_test_that_fails_shows_the_difference() {
+    let folder = folder(&[("a.test", TESTS)]);
+    let failed = run(folder.path(), &["test", "a.test", "--shuffle", "2", "--junit", "report.xml"]);
+    assert_eq!((failed.code, failed.stdout.as_str()), (1, ""));
+    for part in [
+        "FAILED  a.test: sums\n  a.test:8: the rows are others:",
+        "- {\"s\":7}",
+        "+ {\"s\":1}",
+        "ok      a.test: a < b\n",
+        "2 tests, 1 passed, 1 failed",
+    ] {
+        assert!(failed.stderr.contains(part), "no {part:?} in {}", failed.stderr);
+    }
+    let report = fs::read_to_string(folder.path().join("report.xml")).expect("a report");
+    assert!(
+        report.contains("<testsuites tests=\"2\" failures=\"1\">") && report.contains("a &lt; b"),
+        "{report}"
+    );
+    let chosen = run(folder.path(), &["test", "a.test", "--filter", "a <"]);
+    assert_eq!(chosen.code, 0, "{}", chosen.stderr);
+    assert!(chosen.stderr.ends_with("1 test, 1 passed, 0 failed\n"), "{}", chosen.stderr);
+}
+
+#[test]
+fn bless_rewrites_what_is_expected_but_not_in_ci() {
+    let folder = folder(&[("a.test", TESTS)]);
+    let in_ci = tidegate(folder.path(), &["test", "a.test", "--bless"]).env("CI", "true").output();
+    let in_ci = Run::from(in_ci.expect("starts"));
+    assert_eq!(in_ci.code, 2);
+    assert!(in_ci.stderr.contains("CI is set"), "{}", in_ci.stderr);
+    let blessed = tidegate(folder.path(), &["test", "a.test", "--bless"]).env_remove("CI").output();
+    assert_eq!(Run::from(blessed.expect("starts")).code, 0);
+    let text = fs::read_to_string(folder.path().join("a.test")).expect("the file");
+    assert_eq!(text, TESTS.replace("{\"s\": 7}", "{\"s\":1}"));
+    assert_eq!(run(folder.path(), &["test", "a.test", "--shuffle", "3"]).code, 0);
+}
+
+#[test]
+fn a_test_file_that_can_t_be_read_is_exit_code_2_with_its_place() {
+    let folder = folder(&[("a.test", "test a\nexpekt\n"), ("b.test", "test a\n")]);
+    let wrong = run(folder.path(), &["test", "a.test"]);
+    assert_eq!(wrong.code, 2);
+    assert!(
+        wrong.stderr.contains("a.test:2:1") && wrong.stderr.contains("hint: Use expect."),
+        "{}",
+        wrong.stderr
+    );
+    for args in [["b.test", "--filter", "x"].as_slice(), &["none.test"], &["b.test", "--seed", "1"], &[]] {
+        assert_eq!(run(folder.path(), &[&["test"], args].concat()).code, 2, "{args:?}");
+    }
+}

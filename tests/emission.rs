@@ -329,6 +329,110 @@ fn whatever_comes_before_the_end_is_the_same() {
     }
 }
 
+/// Each aggregate is read after each row, and in the end gives what it gives if it is read once.
+#[test]
+fn any_aggregate_can_be_read_while_it_takes_rows() {
+    let aggregates = [
+        "COUNT(*)",
+        "COUNT(d)",
+        "COUNT(k, v)",
+        "COUNT(DISTINCT k)",
+        "COUNT(DISTINCT f)",
+        "SUM(v)",
+        "SUM(DISTINCT v)",
+        "SUM(f)",
+        "SUM(d)",
+        "SUM(CAST(v AS DECIMAL(38, 0)))",
+        "AVG(v)",
+        "AVG(f)",
+        "AVG(d)",
+        "AVG(DISTINCT d)",
+        "MIN(v)",
+        "MAX(f)",
+        "MIN(f)",
+        "MIN(d)",
+        "MAX(k)",
+        "MIN(ts)",
+        "MAX(CAST(ts AS DATE))",
+        "MAX(CAST(v AS SMALLINT))",
+        "MAX(CAST(f AS FLOAT))",
+        "MIN(b)",
+        "MAX(CAST(ts AS TIME))",
+        "BOOL_AND(b)",
+        "BOOL_OR(b)",
+        "BIT_AND(v)",
+        "BIT_OR(v)",
+        "BIT_XOR(v)",
+        "STDDEV_POP(v)",
+        "STDDEV_SAMP(f)",
+        "VAR_POP(v)",
+        "VAR_SAMP(v)",
+        "CORR(v, f)",
+        "COVAR_POP(v, f)",
+        "COVAR_SAMP(v, f)",
+        "REGR_SLOPE(v, f)",
+        "MEDIAN(v)",
+        "PERCENTILE_CONT(0.3) WITHIN GROUP (ORDER BY v)",
+        "FIRST_VALUE(v)",
+        "LAST_VALUE(k)",
+        "FIRST_VALUE(v ORDER BY f)",
+        "NTH_VALUE(v, 2)",
+        "ARRAY_AGG(v)",
+        "ARRAY_AGG(v ORDER BY k DESC, v)",
+        "ARRAY_AGG(DISTINCT v ORDER BY v)",
+        "STRING_AGG(k, '+')",
+        "LISTAGG(k)",
+        "APPROX_DISTINCT(v)",
+        "SUM(v) FILTER (WHERE v > 3)",
+        "ARRAY_AGG(10 / v) FILTER (WHERE v <> 0)",
+    ];
+    let place = tempfile::tempdir().unwrap();
+    let mut state = 3_u64;
+    let mut next = |bound: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % bound
+    };
+    let floats = ["0.1", "-0.0", "0", "\"NaN\"", "1e300", "-1e-300", "\"Infinity\"", "null"];
+    let lines: String = (0..80)
+        .map(|row| {
+            let key = ["\"a\"", "\"b\"", "null"][next(3) as usize];
+            let value = if next(8) == 0 { "null".to_owned() } else { (next(11) as i64 - 3).to_string() };
+            let float = floats[next(if row < 60 { 6 } else { 8 }) as usize];
+            let (digits, flag) = (next(10_000), ["true", "false", "null"][next(3) as usize]);
+            format!(
+                "{{\"k\":{key}, \"v\":{value}, \"f\":{float}, \"d\":{}.{:02}, \"b\":{flag}, \
+                 \"ts\":\"2024-05-01 09:00:{:02}\"}}\n",
+                digits / 100,
+                digits % 100,
+                row / 2
+            )
+        })
+        .collect();
+    fs::write(place.path().join("in.json"), lines).unwrap();
+    let create = format!(
+        "CREATE TABLE t (k STRING, v INT, f DOUBLE, d DECIMAL(30, 2), b BOOLEAN, ts TIMESTAMP(3), \
+                         WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
+         WITH ('connector'='filesystem', 'path'='{}/in.json', 'format'='json');",
+        place.path().display()
+    );
+    let mut differ = Vec::new();
+    for aggregate in aggregates {
+        let query = format!(
+            "{create}SELECT window_start AS a, k AS b, {aggregate} AS c \
+             FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)) GROUP BY window_start, window_end, k"
+        );
+        let finals = folded(&answers(&format!("{query};"), 8192, 1).remove(0));
+        assert_eq!(finals.len(), 12, "{aggregate}");
+        for emit in ["EMIT CHANGES", "ALLOW LATENESS INTERVAL '1' SECOND", "EMIT COMPLETE"] {
+            let given = folded(&answers(&format!("{query} {emit};"), 7, 1).remove(0));
+            if given != finals {
+                differ.push(format!("{aggregate} {emit}: {given:?}, not {finals:?}"));
+            }
+        }
+    }
+    assert!(differ.is_empty(), "{}", differ.join("\n"));
+}
+
 /// A query over rows that a test sends, on a clock that it moves.
 struct Moved {
     job: Stepped,

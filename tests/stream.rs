@@ -14,8 +14,21 @@ const SHUFFLES: u32 = 10;
 fn main() -> ExitCode {
     let args = Arguments::from_args();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stream");
-    let trials = files(&root).into_iter().flat_map(|path| trials(&path));
+    let texts = files(&root).into_iter().map(|path| {
+        let text = fs::read_to_string(&path).expect("a readable file");
+        (path, text)
+    });
+    let trials = texts.chain([manual()]).flat_map(|(path, text)| trials(&path, &text));
     libtest_mimic::run(&args, trials.collect()).exit_code()
+}
+
+/// The example of the manual.
+fn manual() -> (PathBuf, String) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/testing.md");
+    let text = fs::read_to_string(&path).expect("the page of the manual");
+    let (_, rest) = text.split_once("```test\n").expect("the page has an example");
+    let (example, _) = rest.split_once("```").expect("the example ends");
+    (path, example.to_owned())
 }
 
 fn files(root: &Path) -> Vec<PathBuf> {
@@ -27,10 +40,9 @@ fn files(root: &Path) -> Vec<PathBuf> {
     paths
 }
 
-fn trials(path: &Path) -> Vec<Trial> {
+fn trials(path: &Path, text: &str) -> Vec<Trial> {
     let stem = path.file_stem().expect("a name").to_string_lossy().into_owned();
-    let text = fs::read_to_string(path).expect("a readable file");
-    let file = match TestFile::read(&path.to_string_lossy(), &text) {
+    let file = match TestFile::read(&path.to_string_lossy(), text) {
         Ok(file) => file,
         Err(error) => return vec![Trial::test(stem, move || Err(Failed::from(error.render())))],
     };

@@ -61,6 +61,15 @@ pub enum ColumnKind {
         /// Not written when the table is a sink.
         is_virtual: bool,
     },
+    /// From the clock, when the row is read: `c AS PROCTIME()`.
+    ProcessingTime,
+}
+
+impl ColumnKind {
+    /// Whether it is `PROCTIME()`.
+    pub fn is_processing_time(&self) -> bool {
+        matches!(self, Self::ProcessingTime)
+    }
 }
 
 /// `WATERMARK FOR column AS expr …`.
@@ -101,6 +110,12 @@ impl Table {
     pub fn schema(&self) -> SchemaRef {
         let field = |column: &Column| Field::new(&column.name, column.data_type.clone(), column.nullable);
         Arc::new(Schema::new(self.columns.iter().map(field).collect::<Vec<_>>()))
+    }
+
+    /// The column whose time is that of the clock, if time goes by it: `PROCTIME()`, without WATERMARK.
+    pub fn processing_time(&self) -> Option<&Column> {
+        let is_stamped = |column: &&Column| matches!(column.kind, ColumnKind::ProcessingTime);
+        self.columns.iter().find(is_stamped).filter(|_| self.watermark.is_none())
     }
 
     /// Position of a column.

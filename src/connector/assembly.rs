@@ -22,7 +22,7 @@ pub(crate) struct SplitFacts {
 
 /// Metadata of every source.
 pub(crate) fn source_metadata() -> Vec<(&'static str, DataType)> {
-    vec![("ingestion-time", instant())]
+    vec![(INGESTION_TIME, instant())]
 }
 
 /// Metadata of files.
@@ -97,6 +97,9 @@ impl Assembly {
     }
 }
 
+/// The metadata that the source stamps with its clock.
+pub const INGESTION_TIME: &str = "ingestion-time";
+
 fn metadata_column(key: &str, rows: usize, lines: &Lines, facts: &SplitFacts) -> Result<ArrayRef, Error> {
     let text = |text: &str| Arc::new(StringArray::from(vec![text; rows])) as ArrayRef;
     let time = |time: Option<i64>| {
@@ -110,7 +113,8 @@ fn metadata_column(key: &str, rows: usize, lines: &Lines, facts: &SplitFacts) ->
         }
         "file.size" => Arc::new(Int64Array::from(vec![facts.size.map(|size| size as i64); rows])),
         "file.modification-time" => time(facts.modified_ms),
-        "ingestion-time" => time(millis(SystemTime::now())),
+        // The source stamps it, with its own clock.
+        INGESTION_TIME => time(Some(0)),
         other => return Err(Error::internal("source", format!("unknown metadata column \"{other}\""))),
     })
 }

@@ -31,6 +31,7 @@ use crate::catalog::{ConnectorCatalog, Options, Table, TableFacts};
 use crate::error::{Error, code, did_you_mean};
 use crate::stream::{StreamBatch, Watermark};
 
+pub use assembly::INGESTION_TIME;
 pub use datagen::Datagen;
 pub use feed::{Feed, FeedEvent};
 pub use filesystem::Filesystem;

@@ -40,7 +40,7 @@ pub fn create(node: &PlanNode, input: &SchemaRef) -> Result<Box<dyn Operator>, E
     let operator: Box<dyn Operator> = match &node.operation {
         Operation::Calc(calc) => Box::new(calc::Calc::new(calc, schema)),
         Operation::WindowRows(rows) if matches!(rows.window.kind, WindowKind::Session { .. }) => {
-            Box::new(window::SessionRows::try_new(rows, schema, input)?)
+            Box::new(window::SessionRows::try_new(rows, schema, input, late)?)
         }
         Operation::WindowRows(rows) => Box::new(window_rows::WindowRows::try_new(rows, schema, late)?),
         Operation::WindowAggregate(aggregate) => window::create(aggregate, schema, input, late)?,
@@ -156,6 +156,13 @@ pub struct RowCounts {
     pub held: u64,
     /// Of those used: late for some of their windows. No term of the sum.
     pub partly_late: u64,
+}
+
+impl RowCounts {
+    /// Whether they say what became of each of so many rows.
+    pub fn account_for(&self, rows_in: u64) -> bool {
+        self.used + self.late + self.null_time + self.future + self.filtered + self.held == rows_in
+    }
 }
 
 /// Collects what an operator gives.

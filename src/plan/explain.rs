@@ -139,7 +139,10 @@ fn source_details(source: &SourceNode) -> String {
     let _ = write!(text, "; read [{}]", read.join(", "));
     if let Some(watermark) = &source.watermark {
         let sql = table.watermark.as_ref().map(|spec| spec.sql.clone());
-        let sql = sql.unwrap_or_else(|| expression(&watermark.watermark));
+        let sql = match watermark.processing {
+            true => "the clock of the source".to_owned(),
+            false => sql.unwrap_or_else(|| expression(&watermark.watermark)),
+        };
         let _ = write!(text, "; watermark for {} as {sql}", watermark.column);
         if let Some(idle) = watermark.idle_after_us {
             let advance = if watermark.then_advance { " then advance" } else { "" };

@@ -155,6 +155,24 @@ pub struct SourceWatermark {
     pub max_ahead_us: Option<i64>,
     /// `'scan.watermark.emit.strategy' = 'on-periodic'`.
     pub periodic: bool,
+    /// Who waits for whom.
+    pub alignment: Option<Alignment>,
+    /// The time column is `PROCTIME()`: rows have the time of the source's clock when they are read, and
+    /// the watermark is a millisecond behind it, also while there are none.
+    pub processing: bool,
+}
+
+/// Tables of a group that do not run ahead of each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Alignment {
+    /// `'scan.watermark.alignment.group'`.
+    pub group: String,
+    /// `'scan.watermark.alignment.max-drift'`: how far a split's watermark may be ahead of the lowest of
+    /// the group when it is read on, microseconds, > 0.
+    pub max_drift_us: i64,
+    /// `'scan.watermark.alignment.update-interval'`: how often a split that waits is looked at,
+    /// microseconds, > 0.
+    pub update_interval_us: i64,
 }
 
 /// Keeps the rows for which `filter` is true, and computes `project` of them.

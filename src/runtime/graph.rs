@@ -13,9 +13,11 @@ use super::latency::MarkerClock;
 use super::merge::{Inputs, Merge, MergeOrder, Second};
 use super::metrics::{OperatorReport, SourceCounters};
 use super::sink::SinkEnd;
-use super::source::{ListedRows, Reading, SourceShape, SplitInputs, SplitPipeline, SplitReaders};
+use super::source::{
+    Aligned, AlignmentGroup, ListedRows, Reading, SourceShape, SplitInputs, SplitPipeline, SplitReaders,
+};
 use super::task::{ChannelInputs, End, Link, Markers, Task, TaskProgress};
-use crate::connector::{CancelToken, Connectors, ReadRequest, Source};
+use crate::connector::{CancelToken, Connectors, INGESTION_TIME, ReadRequest, Source};
 use crate::error::{Error, code};
 use crate::operator;
 use crate::plan::{
@@ -59,6 +61,7 @@ pub(super) fn build(
         options,
         cancel,
         graph: Graph { tasks: Vec::new(), result: None, sources: Vec::new(), readers: Vec::new() },
+        groups: BTreeMap::new(),
         late: BTreeMap::new(),
     };
     for sink in &plan.sinks {
@@ -77,6 +80,8 @@ struct Builder<'a> {
     options: &'a JobOptions,
     cancel: &'a CancelToken,
     graph: Graph,
+    /// Sources that keep together in event time.
+    groups: BTreeMap<String, Arc<AlignmentGroup>>,
     /// The second outputs of nodes.
     late: BTreeMap<NodeId, SideInput>,
 }
@@ -105,6 +110,8 @@ struct Draft {
     reads_table: bool,
     /// Of a join: the other stream that its task takes.
     second: Option<Second>,
+    /// Its inputs are the subtasks of one stage.
+    in_step: bool,
 }
 
 /// The subtasks of a node, all alike.
@@ -162,6 +169,7 @@ impl Builder<'_> {
             drafts.extend(self.stage(*input)?);
         }
         let mut draft = self.gather(drafts, &node.schema, false, "late rows")?;
+        draft.in_step = false;
         draft.late_table = Some(table.name.clone());
         let connector = self.connectors.get(&table.connector)?;
         let end = SinkEnd::table(connector.sink(table, Arc::clone(&node.schema))?);
@@ -303,12 +311,19 @@ impl Builder<'_> {
         };
         let mut source: Box<dyn Source> = connector.source(table, &request)?;
         let clock = Arc::clone(&self.options.clock.0);
-        let shape = Arc::new(SourceShape::try_new(node, plan_node, clock)?);
+        let interval = self.options.watermark_interval;
+        let shape = Arc::new(SourceShape::try_new(node, plan_node, clock, interval)?);
         let pipelines: Vec<_> = source
             .splits()?
             .into_iter()
             .map(|reader| SplitPipeline::new(reader, Arc::clone(&shape)))
             .collect();
+        let alignment = node.watermark.as_ref().and_then(|spec| spec.alignment.as_ref());
+        let aligned = alignment.map(|alignment| {
+            let group = self.groups.entry(alignment.group.clone()).or_default();
+            group.join(&shape.counters);
+            Aligned::new(group, alignment)
+        });
         let grows = !table.bounded && source.discovers_every().is_some();
         let bytes: Option<u64> = pipelines.iter().map(SplitPipeline::bytes_total).sum();
         let bytes = bytes.filter(|_| !grows);
@@ -335,6 +350,7 @@ impl Builder<'_> {
             cancel: self.cancel.clone(),
             name: table.name.clone(),
             rejects: rejects.clone(),
+            aligned,
         };
         let (inputs, readers) = SplitInputs::new(source, pipelines, &shape, reading)?;
         self.graph.readers.push(readers);
@@ -366,6 +382,7 @@ impl Builder<'_> {
             late_table: None,
             reads_table: false,
             second: None,
+            in_step: false,
         }
     }
 
@@ -398,7 +415,9 @@ impl Builder<'_> {
         }
         let signal = Arc::new(Signal::default());
         let receivers = stage.into_iter().map(|draft| self.connect(draft, &signal)).collect();
-        Ok(self.joined(name, receivers, signal, order_of(bounded), schema))
+        let mut draft = self.joined(name, receivers, signal, order_of(bounded), schema);
+        draft.in_step = true;
+        Ok(draft)
     }
 
     /// The subtasks of a node of two inputs, each with both inputs' rows of its keys.
@@ -433,6 +452,7 @@ impl Builder<'_> {
         let mut stage: Stage = ends
             .map(|(number, (receivers, signal))| {
                 let mut draft = self.joined(&format!("join {number}"), receivers, signal, order, &schema);
+                draft.in_step = true;
                 draft.second = Some(Second { from, schema: Arc::clone(&exchanges[1].schema) });
                 draft
             })
@@ -450,7 +470,9 @@ impl Builder<'_> {
         let ends = receivers.into_iter().zip(signals).enumerate();
         ends.map(|(number, (receivers, signal))| {
             let name = format!("subtask {number}");
-            self.joined(&name, receivers, signal, order_of(bounded), schema)
+            let mut draft = self.joined(&name, receivers, signal, order_of(bounded), schema);
+            draft.in_step = true;
+            draft
         })
         .collect()
     }
@@ -491,7 +513,9 @@ impl Builder<'_> {
         self.graph.tasks.push(Task {
             name: draft.name,
             signal: draft.signal,
-            input: Merge::new(draft.inputs, draft.order, draft.schema, batch_rows).of_two(draft.second),
+            input: Merge::new(draft.inputs, draft.order, draft.schema, batch_rows)
+                .in_step(draft.in_step)
+                .of_two(draft.second),
             chain: draft.chain,
             end,
             markers: draft.markers,
@@ -519,6 +543,8 @@ fn order_of(aligned: bool) -> MergeOrder {
 fn metadata_key(table: &crate::catalog::Table, column: usize) -> Option<String> {
     match &table.columns.get(column)?.kind {
         crate::catalog::ColumnKind::Metadata { key, .. } => Some(key.clone()),
+        // The connector leaves a place for it.
+        crate::catalog::ColumnKind::ProcessingTime => Some(INGESTION_TIME.to_owned()),
         crate::catalog::ColumnKind::Physical | crate::catalog::ColumnKind::Computed { .. } => None,
     }
 }
@@ -549,9 +575,6 @@ fn check_runnable(node: &SourceNode) -> Result<(), Error> {
     };
     if watermark.max_ahead_us.is_some() && node.table.bounded {
         return refuse("MAX AHEAD on a table that ends");
-    }
-    if watermark.periodic {
-        return refuse("'scan.watermark.emit.strategy' = 'on-periodic'");
     }
     Ok(())
 }

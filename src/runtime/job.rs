@@ -28,6 +28,8 @@ pub struct JobOptions {
     pub batch_rows: usize,
     /// How long written rows may wait before a sink shows them.
     pub buffer_timeout: Duration,
+    /// How often watermarks move that move periodically, and not with each row.
+    pub watermark_interval: Duration,
     /// Time between two latency markers of a source; zero: none.
     pub latency_interval: Duration,
     /// Picks the channels that markers take.
@@ -62,6 +64,7 @@ impl Default for JobOptions {
             parallelism: 1,
             batch_rows: 8_192,
             buffer_timeout: Duration::from_millis(100),
+            watermark_interval: Duration::from_millis(200),
             latency_interval: Duration::from_millis(200),
             seed: 0,
             clock: JobClock::default(),

@@ -122,10 +122,7 @@ pub struct OperatorSummary {
 impl OperatorSummary {
     /// Whether every row that it took is accounted for.
     pub fn reconciles(&self) -> bool {
-        let counts = self.counts;
-        let sum =
-            counts.used + counts.late + counts.null_time + counts.future + counts.filtered + counts.held;
-        sum == self.rows_in
+        self.counts.account_for(self.rows_in)
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Instant;
 use super::channel::{Received, Receiver};
 use super::graph::{self, SourceHandle};
 use super::job::{JobOptions, panic_text, summarise};
-use super::metrics::{JobSummary, TaskReport};
+use super::metrics::{JobSummary, OperatorReport, TaskReport};
 use super::source::{SplitReaders, SplitStatus};
 use super::task::{Task, Worked};
 use crate::connector::{CancelToken, Connectors};
@@ -55,7 +55,7 @@ impl Schedule {
 /// A task, or what it left when it was over.
 enum Slot {
     Runs(Box<Task>),
-    Over(String, TaskReport, Option<Watermark>),
+    Over(String, Box<TaskReport>, Option<Watermark>),
 }
 
 /// A plan whose tasks and readers run in the caller's thread.
@@ -172,7 +172,7 @@ impl Stepped {
             Worked::Done => Ok(true),
             Worked::Full | Worked::Waiting => Ok(false),
             Worked::Over => {
-                self.slots[slot] = Slot::Over(task.name.clone(), task.report(), task.watermark());
+                self.slots[slot] = Slot::Over(task.name.clone(), Box::new(task.report()), task.watermark());
                 Ok(true)
             }
         }
@@ -214,11 +214,32 @@ impl Stepped {
         self.failure.is_none() && self.slots.iter().all(|slot| matches!(slot, Slot::Over(..)))
     }
 
+    /// Checks that every operator accounts for every row that it took so far. Cheaper than a summary.
+    ///
+    /// # Errors
+    /// An internal error that names the operator.
+    pub fn check_counts(&self) -> Result<(), Error> {
+        let running = self.slots.iter().filter_map(|slot| match slot {
+            Slot::Runs(task) => task.unaccounted(),
+            Slot::Over(_, report, _) => {
+                let wrong = |operator: &&OperatorReport| !operator.counts.account_for(operator.rows_in);
+                let wrong = report.operators.iter().find(wrong);
+                wrong.map(|operator| (operator.name.as_str(), operator.rows_in, operator.counts))
+            }
+        });
+        match running.into_iter().next() {
+            None => Ok(()),
+            Some((name, rows_in, counts)) => {
+                Err(Error::internal(name, format!("{rows_in} rows came, and of them {counts:?}")))
+            }
+        }
+    }
+
     /// What it has done so far.
     pub fn summary(&self) -> JobSummary {
         let reports = self.slots.iter().map(|slot| match slot {
             Slot::Runs(task) => (task.name.clone(), task.report()),
-            Slot::Over(name, report, _) => (name.clone(), report.clone()),
+            Slot::Over(name, report, _) => (name.clone(), report.as_ref().clone()),
         });
         summarise(&self.sources, reports.collect(), self.started.elapsed())
     }

@@ -12,7 +12,7 @@ use super::metrics::{OperatorReport, TaskReport, TaskTimes};
 use super::sink::SinkEnd;
 use crate::connector::CancelToken;
 use crate::error::Error;
-use crate::operator::{Operator, Output};
+use crate::operator::{Operator, Output, RowCounts};
 use crate::stream::{Clock, LatencyMarker, StreamBatch, StreamElement, Watermark};
 
 /// Longest sleep between two looks at whether the job was cancelled.
@@ -297,6 +297,17 @@ impl Task {
         }
         let watermark = self.progress.watermark.filter(|_| self.reads_table);
         TaskReport { operators, times: TaskTimes::default(), watermark, arrived, late_rows }
+    }
+
+    /// An operator that does not account for every row that it took, and what it counts.
+    pub(super) fn unaccounted(&self) -> Option<(&str, u64, RowCounts)> {
+        let links = self.chain.iter().map(|link| (&link.report, link.output.counts));
+        let sink = match &self.end {
+            End::Sink(_, report) => Some((report, report.counts)),
+            End::Outputs(_) => None,
+        };
+        let wrong = links.chain(sink).find(|(report, counts)| !counts.account_for(report.rows_in));
+        wrong.map(|(report, counts)| (report.name.as_str(), report.rows_in, counts))
     }
 
     /// The last watermark of its merged input before the end of it.

@@ -102,6 +102,7 @@ fn extra(column: &Column) -> Option<String> {
     match &column.kind {
         ColumnKind::Physical => None,
         ColumnKind::Computed { sql, .. } => Some(format!("AS {sql}")),
+        ColumnKind::ProcessingTime => Some("AS PROCTIME()".to_owned()),
         ColumnKind::Metadata { key, is_virtual } => Some(metadata_clause(key, *is_virtual)),
     }
 }
@@ -165,6 +166,7 @@ fn column_definition(column: &Column) -> String {
     match &column.kind {
         ColumnKind::Physical => format!("{name} {sql_type}{not_null}"),
         ColumnKind::Computed { sql, .. } => format!("{name} AS {sql}"),
+        ColumnKind::ProcessingTime => format!("{name} AS PROCTIME()"),
         ColumnKind::Metadata { key, is_virtual } => {
             format!("{name} {sql_type}{not_null} {}", metadata_clause(key, *is_virtual))
         }

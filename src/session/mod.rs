@@ -229,6 +229,7 @@ impl Session {
             parallelism: self.settings.parallelism(),
             batch_rows: self.settings.batch_rows(),
             buffer_timeout: self.settings.buffer_timeout(),
+            watermark_interval: self.settings.watermark_interval(),
             latency_interval: self.settings.latency_interval(),
             clock: self.clock.clone(),
             ..JobOptions::default()

@@ -39,6 +39,7 @@ const BATCH_ROWS: &str = "execution.batch-rows";
 const BUFFER_TIMEOUT: &str = "execution.buffer-timeout";
 const TIME_ZONE: &str = "session.time-zone";
 const LATE_MAX_ROWS: &str = "late-rows.max-rows";
+const WATERMARK_INTERVAL: &str = "pipeline.auto-watermark-interval";
 const LATENCY_INTERVAL: &str = "metrics.latency.interval";
 
 /// All settings, by name.
@@ -84,6 +85,13 @@ const ALL: &[SettingInfo] = &[
         default: "200 ms",
         about: "How often a source sends a latency marker; 0 sends none.",
         kind: Kind::Duration { least: Duration::ZERO },
+    },
+    SettingInfo {
+        key: WATERMARK_INTERVAL,
+        aliases: &[],
+        default: "200 ms",
+        about: "How often watermarks of 'scan.watermark.emit.strategy' = 'on-periodic' move.",
+        kind: Kind::Duration { least: Duration::from_millis(1) },
     },
     SettingInfo {
         key: TIME_ZONE,
@@ -176,6 +184,11 @@ impl Settings {
     /// How often a source sends a latency marker; zero: never.
     pub fn latency_interval(&self) -> Duration {
         self.duration(LATENCY_INTERVAL)
+    }
+
+    /// How often a watermark moves that moves periodically.
+    pub fn watermark_interval(&self) -> Duration {
+        self.duration(WATERMARK_INTERVAL)
     }
 
     /// Most rows of a side table that `LATE ROWS INTO` makes.

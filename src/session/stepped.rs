@@ -114,6 +114,14 @@ impl SteppedHandle {
         self.job.is_over()
     }
 
+    /// See [`Stepped::check_counts`].
+    ///
+    /// # Errors
+    /// An internal error that names the operator whose counts are wrong.
+    pub fn check_counts(&self) -> Result<(), Error> {
+        self.job.check_counts()
+    }
+
     /// See [`Stepped::summary`].
     pub fn summary(&self) -> JobSummary {
         self.job.summary()

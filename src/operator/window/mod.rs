@@ -64,7 +64,7 @@ pub(super) fn create(
 ) -> Result<Box<dyn Operator>, Error> {
     if let WindowSource::Session { time, window, partition } = &node.window {
         let window = (*time, window, partition.as_slice());
-        return Ok(Box::new(session::SessionAggregate::try_new(node, window, schema, input)?));
+        return Ok(Box::new(session::SessionAggregate::try_new(node, window, schema, input, late)?));
     }
     if node.is_updating() {
         return Ok(Box::new(live::LiveAggregate::try_new(node, schema, input, late)?));

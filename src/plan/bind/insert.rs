@@ -52,7 +52,7 @@ pub(in crate::plan) fn is_writable(kind: &ColumnKind) -> bool {
     match kind {
         ColumnKind::Physical => true,
         ColumnKind::Metadata { is_virtual, .. } => !is_virtual,
-        ColumnKind::Computed { .. } => false,
+        ColumnKind::Computed { .. } | ColumnKind::ProcessingTime => false,
     }
 }
 

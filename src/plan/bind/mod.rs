@@ -293,12 +293,6 @@ fn with_function_names(session: &Session, error: Error) -> Error {
     else {
         return error;
     };
-    if name.eq_ignore_ascii_case("proctime") {
-        let span = error.span();
-        return Error::plan(code::NOT_SUPPORTED, "processing time can't be used yet")
-            .at(span)
-            .hint("Use event time: a column with a WATERMARK.");
-    }
     let functions = &session.functions;
     let known = functions.scalars.keys().chain(functions.aggregates.keys()).map(String::as_str);
     match near(name, known.filter(|known| !known.starts_with("__"))) {

@@ -2,12 +2,18 @@
 
 use crate::catalog::{NullTime, OptionEntry, Options};
 use crate::error::{Error, code, did_you_mean};
+use crate::plan::Alignment;
 
 const PREFIX: &str = "scan.watermark.";
 const IDLE_TIMEOUT: &str = "scan.watermark.idle-timeout";
 const NULL_TIME: &str = "scan.watermark.null-time";
 const EMIT_STRATEGY: &str = "scan.watermark.emit.strategy";
-const ALIGNMENT: &str = "scan.watermark.alignment.";
+const ALIGNMENT_GROUP: &str = "scan.watermark.alignment.group";
+const MAX_DRIFT: &str = "scan.watermark.alignment.max-drift";
+const UPDATE_INTERVAL: &str = "scan.watermark.alignment.update-interval";
+
+/// How often a source that waits for others of its group looks again.
+const DEFAULT_UPDATE_INTERVAL_US: i64 = 20_000;
 
 /// What the options say about event time.
 #[derive(Debug, Default)]
@@ -18,6 +24,8 @@ pub(in crate::plan) struct TimeOptions {
     pub(in crate::plan) null_time: NullTime,
     /// `'scan.watermark.emit.strategy' = 'on-periodic'`.
     pub(in crate::plan) periodic: bool,
+    /// `'scan.watermark.alignment.…'`.
+    pub(in crate::plan) alignment: Option<Alignment>,
 }
 
 impl TimeOptions {
@@ -27,22 +35,20 @@ impl TimeOptions {
     /// `C001` for an unknown key, `C002` for a value that can't be used, `C006` without a watermark.
     pub(in crate::plan) fn read(options: &Options, has_watermark: bool) -> Result<Self, Error> {
         let mut read = Self::default();
+        let (mut group, mut max_drift, mut update_interval) = (None, None, None);
         for entry in options.entries().iter().filter(|entry| entry.key.starts_with(PREFIX)) {
             match entry.key.as_str() {
                 IDLE_TIMEOUT => read.idle_after_us = Some(positive_duration(entry)?),
                 NULL_TIME => read.null_time = null_time(entry)?,
                 EMIT_STRATEGY => read.periodic = is_periodic(entry)?,
-                key if key.starts_with(ALIGNMENT) => {
-                    return Err(Error::plan(
-                        code::NOT_SUPPORTED,
-                        format!("the option \"{key}\" can't be used yet"),
-                    )
-                    .at(entry.key_span));
-                }
+                ALIGNMENT_GROUP => group = Some(entry),
+                MAX_DRIFT => max_drift = Some((entry, positive_duration(entry)?)),
+                UPDATE_INTERVAL => update_interval = Some((entry, positive_duration(entry)?)),
                 key => {
                     let error = Error::plan(code::UNKNOWN_OPTION, format!("unknown option \"{key}\""))
                         .at(entry.key_span);
-                    let known = [IDLE_TIMEOUT, NULL_TIME, EMIT_STRATEGY];
+                    let known =
+                        [IDLE_TIMEOUT, NULL_TIME, EMIT_STRATEGY, ALIGNMENT_GROUP, MAX_DRIFT, UPDATE_INTERVAL];
                     return Err(match did_you_mean(key, known) {
                         Some(near) => error.hint(format!("Use '{near}'.")),
                         None => error.hint(format!("Use one of {}.", known.join(", "))),
@@ -56,7 +62,35 @@ impl TimeOptions {
                     .hint("Declare one: WATERMARK FOR ts AS ts - INTERVAL '5' SECOND."));
             }
         }
+        read.alignment = alignment(group, max_drift, update_interval)?;
         Ok(read)
+    }
+}
+
+/// The group and how far its tables may drift apart go together.
+fn alignment(
+    group: Option<&OptionEntry>,
+    max_drift: Option<(&OptionEntry, i64)>,
+    update_interval: Option<(&OptionEntry, i64)>,
+) -> Result<Option<Alignment>, Error> {
+    let lacks = |entry: &OptionEntry, other: &str, example: &str| {
+        Err(Error::plan(code::MISSING_OPTION, format!("the option \"{}\" needs \"{other}\"", entry.key))
+            .at(entry.key_span)
+            .hint(format!("Add '{other}' = '{example}'.")))
+    };
+    match (group, max_drift) {
+        (Some(group), Some(_)) if group.value.trim().is_empty() => Err(wrong(group, "the name of a group")),
+        (Some(group), Some((_, max_drift_us))) => Ok(Some(Alignment {
+            group: group.value.clone(),
+            max_drift_us,
+            update_interval_us: update_interval.map_or(DEFAULT_UPDATE_INTERVAL_US, |(_, us)| us),
+        })),
+        (Some(group), None) => lacks(group, MAX_DRIFT, "1 min"),
+        (None, Some((entry, _))) => lacks(entry, ALIGNMENT_GROUP, "one"),
+        (None, None) => match update_interval {
+            Some((entry, _)) => lacks(entry, ALIGNMENT_GROUP, "one"),
+            None => Ok(None),
+        },
     }
 }
 
@@ -133,6 +167,15 @@ mod tests {
         assert_eq!(error.hint_text(), Some("Use 'scan.watermark.idle-timeout'."));
         let options: Options = [(IDLE_TIMEOUT, "0 s")].into_iter().collect();
         assert_eq!(TimeOptions::read(&options, true).expect_err("zero").code(), "C002");
+        let options: Options = [(ALIGNMENT_GROUP, "g")].into_iter().collect();
+        let error = TimeOptions::read(&options, true).expect_err("how far apart?");
+        assert_eq!(
+            (error.code(), error.hint_text()),
+            ("C003", Some("Add 'scan.watermark.alignment.max-drift' = '1 min'."))
+        );
+        let options: Options = [(ALIGNMENT_GROUP, "g"), (MAX_DRIFT, "1 min")].into_iter().collect();
+        let alignment = TimeOptions::read(&options, true).expect("valid").alignment.expect("a group");
+        assert_eq!((alignment.max_drift_us, alignment.update_interval_us), (60_000_000, 20_000));
         let options: Options = [(IDLE_TIMEOUT, "1 s")].into_iter().collect();
         assert_eq!(TimeOptions::read(&options, false).expect_err("no watermark").code(), "C006");
         assert_eq!(TimeOptions::read(&options, true).expect("valid").idle_after_us, Some(1_000_000));

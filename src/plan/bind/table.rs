@@ -205,6 +205,12 @@ fn add_computed(
     let inferred = columns.len() - statement.columns.iter().filter(|def| !is_computed(&def.kind)).count();
     for (position, def) in statement.columns.iter().enumerate() {
         let ColumnDefKind::Computed { expr, text } = &def.kind else { continue };
+        if is_proctime(expr) {
+            let data_type = DataType::Timestamp(ArrowUnit::Millisecond, Some(session.zone.as_str().into()));
+            let (name, kind) = (def.name.value.clone(), ColumnKind::ProcessingTime);
+            columns.insert(inferred + position, Column { name, data_type, nullable: false, kind });
+            continue;
+        }
         let bound = bind_expression(session, expr, &base).map_err(|error| error.at(def.span))?;
         let data_type = bound.get_type(&base).map_err(from_datafusion)?;
         let nullable = bound.nullable(&base).map_err(from_datafusion)?;
@@ -219,6 +225,11 @@ fn add_computed(
         );
     }
     Ok(())
+}
+
+/// `PROCTIME()` and nothing else.
+fn is_proctime(expr: &sqlparser::ast::Expr) -> bool {
+    expr.to_string().eq_ignore_ascii_case("proctime()")
 }
 
 fn is_computed(kind: &ColumnDefKind) -> bool {

@@ -95,7 +95,11 @@ impl Lowering<'_> {
         });
         let before = self.late.targets[index].operators;
         self.late.open.push(index);
-        let lowered = self.lower(&block.input, above);
+        let lowered = self.lower(&block.input, above).map(|lowered| match &lowered.pending {
+            // What finds rows of sessions late belongs to this block.
+            Some(pending) if pending.window.is_session() => self.materialize(lowered),
+            _ => lowered,
+        });
         self.late.open.pop();
         let lowered = lowered?;
         if self.late.targets[index].operators > before {
@@ -137,15 +141,20 @@ impl Lowering<'_> {
         self.late_from(node, output, open, is_time_operator);
     }
 
-    /// Gives a source a second output: the rows that can't be read.
-    pub(super) fn add_malformed_output(&mut self, node: NodeId) {
+    /// Gives a source a second output: rows that can't be read and, with these columns of its rows,
+    /// those from the future.
+    pub(super) fn add_source_output(&mut self, node: NodeId, future: Option<Vec<(String, usize)>>) {
         let Some(open) = self.late.open.last().copied() else { return };
+        let own = Arc::clone(&self.plan.nodes[node].schema);
+        let columns = future.unwrap_or_default();
+        let field = |(name, index): &(String, usize)| own.field(*index).clone().with_name(name);
+        let mut fields: Vec<Field> = columns.iter().map(|c| field(c).with_nullable(true)).collect();
         let known = ["late_reason", "late_operator", "late_source", "late_split", "late_text"];
-        let fields: Vec<Field> = known.map(|name| Field::new(name, DataType::Utf8, true)).into();
+        fields.extend(known.map(|name| Field::new(name, DataType::Utf8, true)));
         let output = LateOutput {
             table: String::new(),
             operator: self.plan.nodes[node].operation.name().to_owned(),
-            columns: Vec::new(),
+            columns: columns.iter().map(|(_, index)| *index).collect(),
             source: None,
             split: None,
             schema: Arc::new(Schema::new(fields)),
@@ -173,18 +182,6 @@ impl Lowering<'_> {
         Err(Error::plan(code::NOT_SUPPORTED, message).at(self.late.targets[open].target.span).hint(
             "Use the bounds only in GROUP BY, and compute with them in the SELECT list or an outer query.",
         ))
-    }
-
-    /// Sessions have no second output yet.
-    pub(super) fn check_late_session(&self, window: Window) -> Result<(), Error> {
-        match self.late.open.last() {
-            Some(open) if window.is_session() => {
-                Err(Error::plan(code::NOT_SUPPORTED, "LATE ROWS INTO can't run yet with SESSION windows")
-                    .at(self.late.targets[*open].target.span)
-                    .hint("Leave the clause out: late rows are counted in the summary."))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// The sinks of all second outputs.

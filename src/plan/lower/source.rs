@@ -10,11 +10,12 @@ use datafusion_expr::{Expr, TableScan};
 use super::expression::Scope;
 use super::late::{Carried, origin_columns};
 use super::{Lowered, Lowering, Role, Slot, Stream};
-use crate::catalog::{ColumnKind, Table};
+use crate::catalog::{ColumnKind, NullTime, Table};
 use crate::error::{Error, code};
 use crate::plan::bind::{StreamTable, TimeOptions};
 use crate::plan::diagnose::from_datafusion;
 use crate::plan::{Operation, SourceNode, SourceWatermark};
+use crate::stream::TimeUnit;
 
 impl Lowering<'_> {
     pub(super) fn source(&mut self, scan: &TableScan) -> Result<Lowered, Error> {
@@ -54,6 +55,8 @@ impl Lowering<'_> {
             })
             .collect();
         let mut roles: Vec<Role> = wanted.iter().map(|index| role(&table, *index)).collect();
+        let sees_future = table.watermark.as_ref().is_some_and(|spec| spec.max_ahead_us.is_some());
+        let read = fields.iter().zip(0..).map(|(field, index)| (field.name().clone(), index)).collect();
         let mut carried = Carried::default();
         if self.late.is_open() {
             node.with_origin = true;
@@ -62,16 +65,13 @@ impl Lowering<'_> {
             fields.extend(origin_columns());
             roles.extend([Role::Plain, Role::Plain]);
         }
-        let stream = Stream {
-            bounded: table.bounded,
-            watermark: table.watermark.is_some(),
-            key: key(&table, &wanted),
-        };
+        let stream =
+            Stream { bounded: table.bounded, watermark: node.watermark.is_some(), key: key(&table, &wanted) };
         let slots = (0..width).map(Slot::Column).collect();
         let schema = Arc::new(Schema::new(fields));
         let node = self.push(Operation::Source(node), Vec::new(), schema, roles, stream);
-        if keeps_malformed(&table) {
-            self.add_malformed_output(node);
+        if keeps_malformed(&table) || sees_future {
+            self.add_source_output(node, sees_future.then_some(read));
         }
         Ok(Lowered { node, slots, pending: None, carried })
     }
@@ -96,6 +96,9 @@ fn at_least_one(table: &Table, mut wanted: Vec<usize>) -> Vec<usize> {
 fn role(table: &Arc<Table>, index: usize) -> Role {
     match &table.watermark {
         Some(watermark) if watermark.column == table.columns[index].name => Role::Time(watermark.unit),
+        None if matches!(table.columns[index].kind, ColumnKind::ProcessingTime) => {
+            Role::Time(TimeUnit::Millisecond)
+        }
         _ => Role::OfTable(Arc::clone(table)),
     }
 }
@@ -137,6 +140,7 @@ fn source_node(table: &Arc<Table>, wanted: &[usize]) -> Result<SourceNode, Error
     );
     let scope = Scope::of(&read_schema)?;
     let physical = |expr: &Expr| scope.physical(expr).map_err(from_datafusion);
+    let options = TimeOptions::read(&table.options, table.watermark.is_some())?;
     let source_watermark = match &watermark {
         Some((time, expr, spec)) => Some(SourceWatermark {
             time: physical(time)?,
@@ -147,9 +151,17 @@ fn source_node(table: &Arc<Table>, wanted: &[usize]) -> Result<SourceNode, Error
             idle_after_us: spec.idle_after_us,
             then_advance: spec.then_advance,
             max_ahead_us: spec.max_ahead_us,
-            periodic: TimeOptions::read(&table.options, true)?.periodic,
+            periodic: options.periodic,
+            alignment: options.alignment.clone(),
+            processing: false,
         }),
         None => None,
+    };
+    let processing =
+        wanted.iter().find(|index| matches!(table.columns[**index].kind, ColumnKind::ProcessingTime));
+    let source_watermark = match processing {
+        Some(index) if table.watermark.is_none() => Some(processing_time(table, *index, &scope)?),
+        _ => source_watermark,
     };
     if let Some(watermark) = &source_watermark {
         check_advance(table, watermark, &read_schema)?;
@@ -161,6 +173,24 @@ fn source_node(table: &Arc<Table>, wanted: &[usize]) -> Result<SourceNode, Error
         read,
         read_schema: Arc::new(read_schema),
         with_origin: false,
+    })
+}
+
+/// Time goes by the clock of the source: a row has the time at which it is read.
+fn processing_time(table: &Table, index: usize, scope: &Scope) -> Result<SourceWatermark, Error> {
+    let time = scope.physical(&column_expr(table, index)).map_err(from_datafusion)?;
+    Ok(SourceWatermark {
+        watermark: Arc::clone(&time),
+        time,
+        column: table.columns[index].name.clone(),
+        unit: TimeUnit::Millisecond,
+        null_time: NullTime::default(),
+        idle_after_us: None,
+        then_advance: false,
+        max_ahead_us: None,
+        periodic: false,
+        alignment: None,
+        processing: true,
     })
 }
 
@@ -184,7 +214,7 @@ fn column_expr(table: &Table, index: usize) -> Expr {
     let column = &table.columns[index];
     match &column.kind {
         ColumnKind::Computed { expr, .. } => expr.as_ref().clone(),
-        ColumnKind::Physical | ColumnKind::Metadata { .. } => {
+        ColumnKind::Physical | ColumnKind::Metadata { .. } | ColumnKind::ProcessingTime => {
             Expr::Column(DfColumn::new_unqualified(column.name.clone()))
         }
     }
@@ -215,7 +245,8 @@ fn read_columns(table: &Table, exprs: &[&Expr]) -> Result<Vec<usize>, Error> {
             }
         }
     }
-    if read.is_empty() {
+    let is_stored = |index: &usize| !matches!(table.columns[*index].kind, ColumnKind::ProcessingTime);
+    if !read.iter().any(is_stored) {
         // Only the number of rows counts; formats count rows by reading something of them.
         read.extend(table.columns.iter().position(|column| matches!(column.kind, ColumnKind::Physical)));
     }

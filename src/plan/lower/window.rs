@@ -8,6 +8,7 @@ use datafusion_expr::{Expr, Extension};
 
 use super::expression::columns_of;
 use super::{Above, Lowered, Lowering, Part, Pending, Role, Slot, Window, late};
+use crate::catalog::Table;
 use crate::error::{Error, code};
 use crate::plan::diagnose::from_datafusion;
 use crate::plan::window::{WindowCall, WindowNode};
@@ -34,7 +35,6 @@ impl Lowering<'_> {
         };
         let data_type = self.schema(input.node).field(time).data_type().clone();
         let window = Window { id: node.id, spec: node.spec };
-        self.check_late_session(window)?;
         let partition = self.columns_for(&node.partition, node.input.schema(), &mut input)?;
         let mut carried = input.carried.clone();
         carried.columns = match node.keeps_all {
@@ -84,7 +84,7 @@ impl Lowering<'_> {
         if !carried.columns.is_empty() {
             let bound = Part::End.data_type(&pending.data_type, pending.window.spec.zone);
             let types = [&pending.data_type, &bound];
-            self.add_late_output(node, &carried, &carried.columns, types, false);
+            self.add_late_output(node, &carried, &carried.columns, types, is_session);
         }
         let slots = slots
             .into_iter()
@@ -118,6 +118,10 @@ pub(super) fn session_distribution(partition: &[usize], in_order: bool) -> Distr
     }
 }
 
+fn is_processing(table: &Table, name: &str) -> bool {
+    table.column_index(name).is_some_and(|index| table.columns[index].kind.is_processing_time())
+}
+
 /// Why a column can't give the time of a window.
 fn no_time_attribute(role: &Role, call: &WindowCall) -> Error {
     let (name, function) = (&call.time, call.function.name());
@@ -134,6 +138,13 @@ fn no_time_attribute(role: &Role, call: &WindowCall) -> Error {
         )
         .hint("Use window_time: add it to SELECT and GROUP BY of the inner query."),
         Role::OfTable(table) => match &table.watermark {
+            Some(_) if is_processing(table, name) => Error::plan(
+                code::NOT_SUPPORTED,
+                format!("\"{}\" has event time, so its rows can't be windowed by the clock, too", table.name),
+            )
+            .hint(format!(
+                "Read the same rows through a second table that has {name} AS PROCTIME() and no WATERMARK."
+            )),
             Some(watermark) => Error::plan(
                 code::NOT_A_TIME_COLUMN,
                 format!(

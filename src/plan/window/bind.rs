@@ -239,7 +239,8 @@ fn only_time_column(plan: &LogicalPlan) -> Option<Column> {
         if let LogicalPlan::TableScan(scan) = node
             && let Some(table) = scan.source.downcast_ref::<StreamTable>()
         {
-            names.push(table.table.watermark.as_ref().map(|watermark| watermark.column.clone()));
+            let event = table.table.watermark.as_ref().map(|watermark| watermark.column.clone());
+            names.push(event.or_else(|| Some(table.table.processing_time()?.name.clone())));
         }
         Ok(TreeNodeRecursion::Continue)
     });

@@ -91,6 +91,8 @@ pub(in crate::runtime) struct Merge<I> {
     inputs: I,
     states: Vec<InputState>,
     order: MergeOrder,
+    /// The inputs are subtasks of one stage.
+    in_step: bool,
     schema: SchemaRef,
     batch_rows: usize,
     /// The last watermark that was given.
@@ -158,6 +160,7 @@ impl<I: Inputs> Merge<I> {
             inputs,
             states,
             order,
+            in_step: false,
             schema,
             batch_rows,
             given: Watermark::MIN,
@@ -197,6 +200,14 @@ impl<I: Inputs> Merge<I> {
             true => Merged::Second(batch),
             false => Merged::Element(StreamElement::Batch(batch)),
         });
+    }
+
+    /// The inputs of a stream are subtasks of one stage: they are idle together, and where one wakes the others
+    /// are about to. What they have not said yet must not be taken for silence, or time goes on
+    /// without them and their rows are late.
+    pub(in crate::runtime) fn in_step(mut self, in_step: bool) -> Self {
+        self.in_step = in_step;
+        self
     }
 
     /// The next element of the merged stream.
@@ -417,14 +428,12 @@ impl<I: Inputs> Merge<I> {
                     let bound = &mut self.states[input].bound;
                     *bound = watermark.max(*bound);
                 }
-                StreamElement::Status(status) => {
-                    self.states[input].idle = status == StreamStatus::Idle;
-                    if status == StreamStatus::Active {
-                        self.wake();
-                    }
-                }
+                StreamElement::Status(status) => match status {
+                    StreamStatus::Idle => self.states[input].idle = true,
+                    StreamStatus::Active => self.wake(input),
+                },
                 StreamElement::Latency(marker) => {
-                    self.ready.push_back(Merged::Element(StreamElement::Latency(marker)))
+                    self.ready.push_back(Merged::Element(StreamElement::Latency(marker)));
                 }
                 StreamElement::End => {
                     self.states[input].finished = true;
@@ -440,8 +449,7 @@ impl<I: Inputs> Merge<I> {
     }
 
     fn take_arrived_batch(&mut self, input: usize, batch: StreamBatch) -> Result<(), Error> {
-        self.states[input].idle = false;
-        self.wake();
+        self.wake(input);
         let mut batch = self.relabel(input, batch)?;
         if let Some(running) = &batch.running {
             let others = self.live.iter().filter(|other| **other != input).map(|other| &self.states[*other]);
@@ -463,7 +471,9 @@ impl<I: Inputs> Merge<I> {
     /// highest, once, and then the stream is idle.
     fn advance_arrived(&mut self) {
         let live = self.live.iter().map(|input| &self.states[*input]);
-        let lowest = live.clone().filter(|state| !state.idle).map(|state| state.bound).min();
+        let are_idle = !self.in_step || live.clone().all(|state| state.idle);
+        let counts = |state: &&InputState| !(state.idle && are_idle);
+        let lowest = live.clone().filter(counts).map(|state| state.bound).min();
         if let Some(lowest) = lowest {
             self.advance(lowest);
             return;
@@ -485,8 +495,19 @@ impl<I: Inputs> Merge<I> {
         self.idle = true;
     }
 
-    /// The stream counts again.
-    fn wake(&mut self) {
+    /// The input counts again, and so does the stream.
+    fn wake(&mut self, input: usize) {
+        match self.in_step {
+            true => {
+                let is_second = self.is_second(input);
+                for other in 0..self.states.len() {
+                    if self.is_second(other) == is_second {
+                        self.states[other].idle = false;
+                    }
+                }
+            }
+            false => self.states[input].idle = false,
+        }
         if self.idle {
             self.idle = false;
             self.ready.push_back(Merged::Element(StreamElement::Status(StreamStatus::Active)));

@@ -267,6 +267,28 @@ fn when_all_are_idle_the_highest_watermark_is_given_once() {
 }
 
 #[test]
+fn subtasks_of_one_stage_wake_together() {
+    let first = vec![row(1, i64::MIN), watermark(10), IDLE];
+    let second = vec![watermark(10)];
+    let mut merge = arrival(vec![first, second]).in_step(true);
+    // The second has not said yet that it is idle.
+    assert_eq!(told(&mut merge), ["1@", "w 10"]);
+    merge.inputs.elements[1].push_back(IDLE);
+    assert_eq!(told(&mut merge), ["idle"]);
+    // The first is ahead of the second, which has rows for the same time.
+    merge.inputs.elements[0].extend([ACTIVE, row(2, 30), watermark(40)]);
+    assert_eq!(told(&mut merge), ["active", "2@10"]);
+    merge.inputs.elements[1].extend([ACTIVE, row(3, 20), watermark(40)]);
+    assert_eq!(told(&mut merge), ["3@20", "w 20", "w 40"]);
+    // The end wakes as well: the rows of the second are not behind those of the first.
+    merge.inputs.elements[0].extend([IDLE, row(4, 90), watermark(i64::MAX), StreamElement::End]);
+    merge.inputs.elements[1].push_back(IDLE);
+    assert_eq!(told(&mut merge), ["idle", "active", "4@40"]);
+    merge.inputs.elements[1].extend([row(5, 60), StreamElement::End]);
+    assert_eq!(told(&mut merge), ["5@60", "w 60", "w max", "end"]);
+}
+
+#[test]
 fn one_input_alone_is_idle_at_once_and_so_is_one_that_never_spoke() {
     let mut merge = arrival(vec![vec![IDLE, row(1, i64::MIN), watermark(5), IDLE]]);
     assert_eq!(told(&mut merge), ["idle", "active", "1@", "w 5", "idle"]);

@@ -131,6 +131,16 @@ impl SplitBoard {
         }
     }
 
+    /// The lowest watermark of the splits that have one, are not idle and not at their end.
+    pub(super) fn lowest_watermark(&self) -> Option<Watermark> {
+        let counts = |cell: &&Arc<SplitCell>| {
+            !cell.idle.load(Ordering::Relaxed) && cell.state() != SplitState::Finished
+        };
+        let cells = lock(&self.cells);
+        let watermarks = cells.iter().filter(counts).map(|cell| cell.watermark.load(Ordering::Relaxed));
+        watermarks.filter(|watermark| *watermark > Watermark::MIN.0).min().map(Watermark)
+    }
+
     /// The splits in their order; of those at an end only the last ones.
     pub(in super::super) fn list(&self, source: &str) -> Vec<SplitStatus> {
         let cells = lock(&self.cells);

@@ -3,19 +3,24 @@
 /// Looks at one split from probe to probe, as `IDLE AFTER` has it.
 ///
 /// A split that gave something since the last probe is active. The first probe that finds it empty
-/// starts the timer, and when it has been empty for longer than the timeout it is idle. Time in
-/// which it was not empty, or in which we did not want its rows or did not look for them, does not
-/// count.
+/// starts the timer, and when it has been empty for longer than the timeout it is idle. A row starts
+/// it anew. Time in which we did not want rows or did not look for them does not count: the timer
+/// stands still meanwhile, or a source that is held up now and then would never be idle.
 #[derive(Debug)]
 pub(super) struct IdleTimer {
     timeout_us: i64,
+    /// Less what does not count.
     empty_since_us: Option<i64>,
+    /// When it was last known to be empty.
+    seen_empty_us: i64,
+    /// Nobody took rows since then.
+    is_paused: bool,
     is_idle: bool,
 }
 
 impl IdleTimer {
     pub(super) fn new(timeout_us: i64) -> Self {
-        Self { timeout_us, empty_since_us: None, is_idle: false }
+        Self { timeout_us, empty_since_us: None, seen_empty_us: 0, is_paused: false, is_idle: false }
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -35,7 +40,7 @@ impl IdleTimer {
 
     /// For some time nobody took rows of the split.
     pub(super) fn pause(&mut self) {
-        self.empty_since_us = None;
+        self.is_paused = true;
     }
 
     /// One look. `found_empty_us`: when somebody last found nothing to read there, if nothing waits
@@ -48,6 +53,12 @@ impl IdleTimer {
             self.empty_since_us = None;
             return false;
         };
+        if std::mem::take(&mut self.is_paused)
+            && let Some(since_us) = &mut self.empty_since_us
+        {
+            *since_us = since_us.saturating_add(found_empty_us.saturating_sub(self.seen_empty_us));
+        }
+        self.seen_empty_us = found_empty_us;
         let since_us = *self.empty_since_us.get_or_insert(now_us);
         self.is_idle = found_empty_us.saturating_sub(since_us) > self.timeout_us;
         self.is_idle
@@ -77,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn activity_and_pauses_start_it_anew() {
+    fn activity_starts_it_anew() {
         let mut timer = IdleTimer::new(100);
         assert!(!empty(&mut timer, 0));
         timer.wake();
@@ -86,11 +97,34 @@ mod tests {
         // Not empty: rows wait to be taken.
         assert!(!timer.probe(250, None));
         assert!(!empty(&mut timer, 1_000));
-        // Back-pressure.
+        assert!(!empty(&mut timer, 1_100));
+        assert!(empty(&mut timer, 1_101));
+    }
+
+    #[test]
+    fn time_in_which_nobody_takes_rows_does_not_count() {
+        let mut timer = IdleTimer::new(100);
+        assert!(!empty(&mut timer, 1_000));
+        assert!(!empty(&mut timer, 1_060));
+        // Back-pressure, from some moment after 1060 to some moment before 5000.
+        timer.pause();
         timer.pause();
         assert!(!empty(&mut timer, 5_000));
-        assert!(!empty(&mut timer, 5_100));
-        assert!(empty(&mut timer, 5_101));
+        // 60 and 40.
+        assert!(!empty(&mut timer, 5_040));
+        assert!(empty(&mut timer, 5_041));
+    }
+
+    #[test]
+    fn a_split_that_is_held_up_now_and_then_becomes_idle() {
+        let mut timer = IdleTimer::new(100);
+        assert!(!empty(&mut timer, 0));
+        let idle_at = (1..100).map(|step| step * 10).find(|now_us| {
+            timer.pause();
+            empty(&mut timer, *now_us) || empty(&mut timer, now_us + 5)
+        });
+        // Of each ten five count.
+        assert_eq!(idle_at, Some(210));
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! Reading a table: a reader thread per split or a few for many, event time made right behind the
 //! reader, splits merged in event-time order.
 
+mod alignment;
 mod board;
 mod idle;
 mod pipeline;
 mod readers;
+mod rejects;
+mod stamp;
 mod watermark;
 
 use std::sync::Arc;
@@ -16,6 +19,7 @@ use super::merge::{Inputs, Polled};
 use crate::error::Error;
 use crate::stream::{StreamBatch, StreamElement};
 
+pub(super) use alignment::{Aligned, AlignmentGroup};
 pub(super) use board::SplitBoard;
 pub use board::{SplitState, SplitStatus};
 pub(super) use pipeline::{SourceShape, SplitPipeline};

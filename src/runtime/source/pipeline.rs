@@ -2,11 +2,11 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use arrow::array::{ArrayRef, BooleanArray, StringArray, StringViewArray};
+use arrow::array::{ArrayRef, BooleanArray, StringViewArray};
 use arrow::buffer::NullBuffer;
-use arrow::compute::filter_record_batch;
+use arrow::compute::{filter_record_batch, not};
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 
@@ -14,9 +14,11 @@ use super::super::channel::lock;
 use super::super::metrics::SourceCounters;
 use super::batch_of;
 use super::board::{SplitCell, SplitState};
-use super::watermark::{WatermarkRule, run};
+use super::rejects::Rejects;
+use super::stamp::{STEP_US, Stamps};
+use super::watermark::{Progress, WatermarkRule};
 use crate::catalog::NullTime;
-use crate::connector::{Lines, Read, RejectedRow, SplitBatch, SplitReader};
+use crate::connector::{Lines, Read, SplitBatch, SplitReader};
 use crate::error::{Error, code};
 use crate::operator::evaluate::evaluate;
 use crate::plan::{ExprRef, LateOutput, PlanNode, SourceNode, SourceWatermark};
@@ -32,11 +34,14 @@ pub(in super::super) struct SourceShape {
     time: Option<(SourceWatermark, WatermarkRule)>,
     /// `MAX AHEAD`, where it counts.
     max_ahead_us: Option<i64>,
+    /// Time between two moves of the watermark, if it does not move with each row.
+    tick_us: Option<i64>,
     clock: Arc<dyn Clock>,
+    stamps: Stamps,
     last_arrival: Mutex<Option<Arrival>>,
     /// Two more columns tell the table and the split of a row.
     with_origin: bool,
-    /// The second output: rows that can't be read.
+    /// The second output: rows that can't be read, and those from the future.
     late: Option<Arc<LateOutput>>,
     pub(in super::super) counters: Arc<SourceCounters>,
 }
@@ -54,6 +59,7 @@ impl SourceShape {
         node: &SourceNode,
         plan_node: &PlanNode,
         clock: Arc<dyn Clock>,
+        watermark_interval: Duration,
     ) -> Result<Self, Error> {
         let time = match &node.watermark {
             None => None,
@@ -69,9 +75,15 @@ impl SourceShape {
             table: node.table.name.clone(),
             output: node.output.clone(),
             schema: Arc::clone(&plan_node.schema),
+            tick_us: node
+                .watermark
+                .as_ref()
+                .filter(|spec| spec.periodic)
+                .map(|_| i64::try_from(watermark_interval.as_micros()).unwrap_or(i64::MAX).max(1)),
             max_ahead_us: node.watermark.as_ref().and_then(|spec| spec.max_ahead_us),
             time,
             clock,
+            stamps: Stamps::of(node),
             last_arrival: Mutex::new(None),
             with_origin: node.with_origin,
             late: plan_node.late.clone(),
@@ -111,13 +123,18 @@ impl SourceShape {
 pub(super) struct SplitRead {
     /// Rows, then the watermark after them; at last `End`.
     pub(super) elements: Vec<StreamElement>,
-    /// Rows that could not be read, in the columns of the source's second output.
-    pub(super) rejected: Option<StreamBatch>,
+    /// Rows that are not passed on, in the columns of the source's second output.
+    pub(super) rejected: Vec<StreamBatch>,
 }
 
 impl SplitRead {
+    /// Only time goes on.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.rejected.is_empty() && matches!(self.elements.as_slice(), [StreamElement::Watermark(_)])
+    }
+
     fn of(element: StreamElement) -> Self {
-        Self { elements: vec![element], rejected: None }
+        Self { elements: vec![element], rejected: Vec::new() }
     }
 }
 
@@ -125,7 +142,7 @@ impl SplitRead {
 pub(in super::super) struct SplitPipeline {
     reader: Box<dyn SplitReader>,
     shape: Arc<SourceShape>,
-    watermark: i64,
+    watermark: Progress,
     bytes_seen: u64,
     truncations_seen: u64,
     /// It gave a row.
@@ -144,19 +161,17 @@ pub(super) enum Step {
 impl SplitPipeline {
     pub(in super::super) fn new(reader: Box<dyn SplitReader>, shape: Arc<SourceShape>) -> Self {
         let cell = shape.counters.splits.add(reader.name());
-        Self {
-            reader,
-            shape,
-            watermark: Watermark::MIN.0,
-            bytes_seen: 0,
-            truncations_seen: 0,
-            has_spoken: false,
-            cell,
-        }
+        let watermark = Progress::new(shape.tick_us, shape.clock.elapsed_us());
+        Self { reader, shape, watermark, bytes_seen: 0, truncations_seen: 0, has_spoken: false, cell }
     }
 
     pub(super) fn cell(&self) -> &Arc<SplitCell> {
         &self.cell
+    }
+
+    /// How far its event time has come.
+    pub(super) fn watermark(&self) -> i64 {
+        self.watermark.said()
     }
 
     /// Bytes of the split in all, where known.
@@ -177,6 +192,9 @@ impl SplitPipeline {
         self.truncations_seen = truncations;
         let SplitBatch { rows, lines, rejected } = match read {
             Read::Rows(batch) => batch,
+            Read::Empty | Read::Disconnected if self.time_goes_on() => {
+                return Ok(Step::Read(self.moved_watermark()));
+            }
             Read::Empty if self.has_spoken => return Ok(Step::Quiet(SplitState::Empty)),
             Read::Empty => return Ok(Step::Quiet(SplitState::NeverSpoke)),
             Read::Disconnected => return Ok(Step::Quiet(SplitState::Disconnected)),
@@ -190,7 +208,12 @@ impl SplitPipeline {
         self.has_spoken = true;
         let total = (rows.num_rows() + rejected.len()) as u64;
         counters.rows_read.fetch_add(total, Ordering::Relaxed);
-        let kept = self.malformed(&rejected, arrived)?;
+        let mut kept = Vec::new();
+        if let Some(rejects) = self.rejects()
+            && rejected.iter().any(|row| row.keep)
+        {
+            kept.push(StreamBatch::inserts(rejects.malformed(&rejected)?, arrived));
+        }
         if !rejected.is_empty() {
             counters.reject(self.reader.name(), rejected);
         }
@@ -199,41 +222,40 @@ impl SplitPipeline {
             let arrival = Arrival { wall_us, elapsed_us: self.shape.clock.elapsed_us() };
             *lock(&self.shape.last_arrival) = Some(arrival);
         }
-        let elements = self.prepare(rows, &lines, arrived, wall_us)?;
-        self.cell.set_watermark(self.watermark);
+        let rows = self.shape.stamps.put(rows, wall_us)?;
+        let elements = self.prepare(rows, &lines, arrived, wall_us, &mut kept)?;
+        self.cell.set_watermark(self.watermark.said());
         Ok(Step::Read(SplitRead { elements, rejected: kept }))
     }
 
     /// The split says by itself how far its time has come. Without event time that means nothing.
     fn told_watermark(&mut self, watermark: Watermark) -> SplitRead {
-        if !self.shape.has_time() || watermark.0 <= self.watermark {
-            return SplitRead { elements: Vec::new(), rejected: None };
+        if !self.shape.has_time() || !self.watermark.told(watermark.0) {
+            return SplitRead { elements: Vec::new(), rejected: Vec::new() };
         }
-        self.watermark = watermark.0;
-        self.cell.set_watermark(watermark.0);
-        SplitRead::of(StreamElement::Watermark(watermark))
+        self.moved_watermark()
     }
 
-    /// Rows that could not be read, for the side table, where somebody wants them.
-    fn malformed(&self, rejected: &[RejectedRow], arrived: Instant) -> Result<Option<StreamBatch>, Error> {
-        let Some(late) = &self.shape.late else { return Ok(None) };
-        let texts: Vec<&str> = rejected.iter().filter(|row| row.keep).map(|row| row.text.as_str()).collect();
-        if texts.is_empty() {
-            return Ok(None);
+    /// Whether the clock has moved the watermark of a split that has nothing to give.
+    fn time_goes_on(&mut self) -> bool {
+        let (shape, progress) = (&self.shape, &mut self.watermark);
+        match &shape.time {
+            Some((spec, _)) if spec.processing => {
+                progress.told(shape.stamps.processing_us(shape.clock.wall_us()) - STEP_US)
+            }
+            _ => progress.tick(shape.clock.elapsed_us()),
         }
-        let same = |text: &str| -> ArrayRef {
-            Arc::new(StringArray::from_iter_values(std::iter::repeat_n(text, texts.len())))
-        };
-        let columns = late.schema.fields().iter().map(|field| match field.name().as_str() {
-            "late_reason" => Ok(same("malformed")),
-            "late_operator" => Ok(same(&late.operator)),
-            "late_source" => Ok(same(&self.shape.table)),
-            "late_split" => Ok(same(self.reader.name())),
-            "late_text" => Ok(Arc::new(StringArray::from_iter_values(&texts)) as ArrayRef),
-            other => Err(Error::internal("source", format!("no column \"{other}\""))),
-        });
-        let rows = batch_of(&late.schema, columns.collect::<Result<_, _>>()?, texts.len())?;
-        Ok(Some(StreamBatch::inserts(rows, arrived)))
+    }
+
+    fn moved_watermark(&self) -> SplitRead {
+        self.cell.set_watermark(self.watermark.said());
+        SplitRead::of(StreamElement::Watermark(Watermark(self.watermark.said())))
+    }
+
+    /// The second output, where somebody wants it.
+    fn rejects(&self) -> Option<Rejects<'_>> {
+        let late = self.shape.late.as_ref()?;
+        Some(Rejects { late, table: &self.shape.table, split: self.reader.name() })
     }
 
     fn prepare(
@@ -242,6 +264,7 @@ impl SplitPipeline {
         lines: &Lines,
         arrived: Instant,
         wall_us: i64,
+        rejected: &mut Vec<StreamBatch>,
     ) -> Result<Vec<StreamElement>, Error> {
         let shape = Arc::clone(&self.shape);
         let Some((spec, rule)) = &shape.time else {
@@ -273,6 +296,11 @@ impl SplitPipeline {
             let dropped = keep.false_count() as u64;
             if dropped > 0 {
                 shape.counters.future.fetch_add(dropped, Ordering::Relaxed);
+                if let Some(rejects) = self.rejects() {
+                    let future = not(&keep).and_then(|future| filter_record_batch(&rows, &future));
+                    let future = self.output(&future.map_err(|e| Error::internal("source", e))?)?;
+                    rejected.push(StreamBatch::inserts(rejects.future(&future)?, arrived));
+                }
                 rows = filter_record_batch(&rows, &keep).map_err(|e| Error::internal("source", e))?;
                 let time = evaluate(&spec.time, &rows)?;
                 (times, nulls) = event_times(time.as_ref())?;
@@ -280,18 +308,22 @@ impl SplitPipeline {
         }
         let (wanted, wanted_nulls) =
             rule.wanted(&rows, &times, nulls.as_ref()).map_err(|error| self.place(error))?;
-        let before = self.watermark;
-        let (running, after) = run(&wanted, wanted_nulls.as_ref(), before);
-        self.watermark = after;
+        let ticked = self.watermark.tick(shape.clock.elapsed_us());
+        let before = self.watermark.said();
+        let (running, moved) = self.watermark.take(&wanted, wanted_nulls.as_ref());
         let batch = StreamBatch {
             rows: self.output(&rows)?,
             kinds: None,
             running: Some(RunningWatermark::new(running)),
             arrived,
         };
-        let mut elements = vec![StreamElement::Batch(batch)];
-        if after > before {
-            elements.push(StreamElement::Watermark(Watermark(after)));
+        let mut elements = Vec::with_capacity(2);
+        if ticked {
+            elements.push(StreamElement::Watermark(Watermark(before)));
+        }
+        elements.push(StreamElement::Batch(batch));
+        if moved {
+            elements.push(StreamElement::Watermark(Watermark(self.watermark.said())));
         }
         Ok(elements)
     }

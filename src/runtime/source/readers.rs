@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::super::channel::{Sender, Signal, lock};
 use super::super::job::panic_text;
 use super::super::merge::{Inputs, Polled};
+use super::alignment::Aligned;
 use super::board::{SplitCell, SplitState};
 use super::idle::IdleTimer;
 use super::pipeline::{SourceShape, SplitPipeline, SplitRead, Step};
@@ -80,6 +81,8 @@ pub(in super::super) struct Reading {
     pub(in super::super) name: String,
     /// Where rows go that can't be read, if anywhere.
     pub(in super::super) rejects: Option<Arc<Sender>>,
+    /// The other sources that it keeps together with.
+    pub(in super::super) aligned: Option<Aligned>,
 }
 
 struct Shared {
@@ -94,6 +97,7 @@ struct Shared {
     task: Arc<Signal>,
     cancel: CancelToken,
     shape: Arc<SourceShape>,
+    aligned: Option<Aligned>,
 }
 
 #[derive(Default)]
@@ -137,6 +141,15 @@ impl Work {
         }
         self.slots.push(slot);
     }
+
+    /// Puts a split that has nothing to read to the quiet ones.
+    fn rest(&mut self, split: usize, pipeline: SplitPipeline) {
+        let crowd = u32::try_from(self.quiet.len() / QUIET_SPLITS).unwrap_or(u32::MAX).saturating_add(1);
+        let slot = &mut self.slots[split];
+        let due = Instant::now() + slot.nap.saturating_mul(crowd);
+        slot.nap = (slot.nap * 2).min(LONGEST_NAP);
+        self.quiet.insert((due, split), pipeline);
+    }
 }
 
 impl SplitInputs {
@@ -162,6 +175,7 @@ impl SplitInputs {
             task: reading.task,
             cancel: reading.cancel,
             shape: Arc::clone(shape),
+            aligned: reading.aligned,
         });
         let readers = SplitReaders {
             shared: Arc::clone(&shared),
@@ -314,8 +328,8 @@ impl Inputs for SplitInputs {
             });
         };
         let read = read?;
-        if let (Some(rejects), Some(batch)) = (&self.rejects, read.rejected) {
-            rejects.send(StreamElement::Batch(batch));
+        if let Some(rejects) = &self.rejects {
+            read.rejected.into_iter().for_each(|batch| rejects.send(StreamElement::Batch(batch)));
         }
         let read = read.elements;
         if self.in_turn && read.iter().any(|element| matches!(element, StreamElement::End)) {
@@ -415,6 +429,14 @@ impl SplitReaders {
 /// Reads one batch of a split and puts it where the task takes it, or the split to the quiet ones:
 /// whether it did that.
 fn read(shared: &Shared, split: usize, mut pipeline: SplitPipeline) -> bool {
+    if let Some(aligned) = shared.aligned.as_ref().filter(|aligned| aligned.is_ahead(pipeline.watermark())) {
+        let mut work = lock(&shared.work);
+        let slot = &mut work.slots[split];
+        slot.cell.set(SplitState::Aligned);
+        slot.found_empty_us = None;
+        work.quiet.insert((Instant::now() + aligned.interval, split), pipeline);
+        return true;
+    }
     let begun = Instant::now();
     let read = catch_unwind(AssertUnwindSafe(|| pipeline.next()))
         .unwrap_or_else(|panic| Err(Error::internal("source", panic_text(panic.as_ref()))));
@@ -422,7 +444,6 @@ fn read(shared: &Shared, split: usize, mut pipeline: SplitPipeline) -> bool {
     if work.closed {
         return true;
     }
-    let quiet = work.quiet.len();
     let slot = &mut work.slots[split];
     let read = match read {
         Ok(Step::Quiet(state)) => {
@@ -434,16 +455,25 @@ fn read(shared: &Shared, split: usize, mut pipeline: SplitPipeline) -> bool {
             if begun.elapsed() >= WAITED {
                 work.queue.push_back((split, pipeline));
             } else {
-                let crowd = u32::try_from(quiet / QUIET_SPLITS).unwrap_or(u32::MAX).saturating_add(1);
-                let due = Instant::now() + slot.nap.saturating_mul(crowd);
-                slot.nap = (slot.nap * 2).min(LONGEST_NAP);
-                work.quiet.insert((due, split), pipeline);
+                work.rest(split, pipeline);
             }
             return true;
         }
         Ok(Step::Read(read)) => Ok(read),
         Err(error) => Err(error),
     };
+    if let Ok(given) = &read
+        && given.is_quiet()
+    {
+        // Time goes on, and there is nothing to read.
+        work.rest(split, pipeline);
+        let waiting = &mut work.slots[split].read;
+        if matches!(waiting.back(), Some(Ok(before)) if before.is_quiet()) {
+            waiting.pop_back();
+        }
+        waiting.push_back(read);
+        return false;
+    }
     slot.found_empty_us = None;
     slot.nap = FIRST_NAP;
     let goes_on = matches!(&read, Ok(given) if !matches!(given.elements.last(), Some(StreamElement::End)));

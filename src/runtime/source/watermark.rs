@@ -7,6 +7,7 @@ use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::datatypes::DataType;
 use arrow::record_batch::RecordBatch;
 
+use super::stamp::STEP_US;
 use crate::error::Error;
 use crate::operator::evaluate::evaluate;
 use crate::plan::{ExprRef, SourceWatermark};
@@ -24,6 +25,9 @@ pub(super) enum WatermarkRule {
 impl WatermarkRule {
     /// The rule of a watermark declaration.
     pub(super) fn of(spec: &SourceWatermark, time_type: &DataType) -> Self {
+        if spec.processing {
+            return Self::Delay(STEP_US);
+        }
         match spec.constant_delay_us(time_type) {
             Some(delay_us) => Self::Delay(delay_us),
             None => Self::Expression(Arc::clone(&spec.watermark)),
@@ -53,7 +57,7 @@ impl WatermarkRule {
 
 /// For each row the watermark just before it, and the one after the last. `current` is the one
 /// before the first.
-pub(super) fn run(wanted: &ScalarBuffer<i64>, nulls: Option<&NullBuffer>, current: i64) -> (Vec<i64>, i64) {
+fn run(wanted: &ScalarBuffer<i64>, nulls: Option<&NullBuffer>, current: i64) -> (Vec<i64>, i64) {
     let mut highest = current;
     let mut before = Vec::with_capacity(wanted.len());
     match nulls.filter(|nulls| nulls.null_count() > 0) {
@@ -73,9 +77,87 @@ pub(super) fn run(wanted: &ScalarBuffer<i64>, nulls: Option<&NullBuffer>, curren
     (before, highest)
 }
 
+/// How far the rows of a split have brought its watermark, and what has been said of it: with each row,
+/// or from tick to tick.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Progress {
+    reached: i64,
+    said: i64,
+    /// Time between two ticks, and when the next is due.
+    ticks_us: Option<(i64, i64)>,
+}
+
+impl Progress {
+    /// `tick_us`: time between two ticks; `None`: with each row.
+    pub(super) fn new(tick_us: Option<i64>, now_us: i64) -> Self {
+        let ticks_us = tick_us.map(|tick_us| (tick_us, now_us.saturating_add(tick_us)));
+        Self { reached: i64::MIN, said: i64::MIN, ticks_us }
+    }
+
+    /// The watermark.
+    pub(super) fn said(&self) -> i64 {
+        self.said
+    }
+
+    /// The watermark before each row, and whether it has moved after the last.
+    pub(super) fn take(
+        &mut self,
+        wanted: &ScalarBuffer<i64>,
+        nulls: Option<&NullBuffer>,
+    ) -> (Vec<i64>, bool) {
+        let (before, after) = run(wanted, nulls, self.reached);
+        self.reached = after;
+        if self.ticks_us.is_some() {
+            return (vec![self.said; wanted.len()], false);
+        }
+        (before, self.say())
+    }
+
+    /// Somebody says by himself how far time has come. Whether the watermark has moved.
+    pub(super) fn told(&mut self, watermark: i64) -> bool {
+        self.reached = self.reached.max(watermark);
+        self.say()
+    }
+
+    /// Moves the watermark if a tick is due. Whether it has moved.
+    pub(super) fn tick(&mut self, now_us: i64) -> bool {
+        match &mut self.ticks_us {
+            Some((tick_us, due_us)) if *due_us <= now_us => {
+                *due_us = now_us.saturating_add(*tick_us);
+                self.say()
+            }
+            _ => false,
+        }
+    }
+
+    fn say(&mut self) -> bool {
+        let moved = self.reached > self.said;
+        self.said = self.reached;
+        moved
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn from_tick_to_tick_it_stands_still() {
+        let mut progress = Progress::new(Some(200), 0);
+        assert_eq!(progress.take(&vec![5, 9, 7].into(), None), (vec![i64::MIN; 3], false));
+        assert!(!progress.tick(199) && progress.tick(200) && progress.said() == 9);
+        // Nothing new: the next tick says nothing.
+        assert!(!progress.tick(400));
+        assert_eq!(progress.take(&vec![3, 11].into(), None), (vec![9, 9], false));
+        assert!(!progress.tick(599) && progress.tick(600) && progress.said() == 11);
+    }
+
+    #[test]
+    fn with_each_row_it_moves_at_once() {
+        let mut progress = Progress::new(None, 0);
+        assert_eq!(progress.take(&vec![5, 9, 7].into(), None), (vec![i64::MIN, 5, 9], true));
+        assert!(!progress.tick(1_000) && !progress.told(8) && progress.told(10) && progress.said() == 10);
+    }
 
     #[test]
     fn a_row_sees_the_watermark_of_the_rows_before_it() {

@@ -9,6 +9,7 @@ use datafusion_expr::Accumulator;
 use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
 
 use super::accumulator::{Accumulators, Input, Use};
+use super::one_group::{OneGroup, is_two_minded};
 use crate::error::Error;
 use crate::operator::evaluate::{arrow_failure, failure};
 
@@ -59,7 +60,10 @@ impl AnyStates {
 impl Accumulators for AnyStates {
     fn grow(&mut self, groups: usize) -> Result<(), Error> {
         while self.groups.len() < groups {
-            let accumulator = self.function.create_accumulator().map_err(failure)?;
+            let accumulator = match is_two_minded(&self.function) {
+                true => Box::new(OneGroup::try_new(&self.function).map_err(failure)?),
+                false => self.function.create_accumulator().map_err(failure)?,
+            };
             self.groups.push(Group { accumulator, value: None });
         }
         Ok(())

@@ -17,6 +17,7 @@ mod any;
 mod changes;
 mod complete;
 mod groups;
+mod one_group;
 mod typed;
 mod window;
 

@@ -17,6 +17,7 @@ use super::chain::Kept;
 use super::track::Session;
 use crate::error::{Error, code};
 use crate::operator::evaluate::arrow_failure;
+use crate::operator::late::LateRows;
 use crate::operator::{BATCH_ROWS, Operator, Output, StateSize};
 use crate::plan::{ExprRef, WindowAggregateNode, WindowSpec};
 use crate::stream::{StreamBatch, Watermark};
@@ -56,6 +57,7 @@ impl SessionAggregate {
         (time, window, partition): (usize, &WindowSpec, &[usize]),
         schema: &SchemaRef,
         input: &SchemaRef,
+        late: Option<LateRows>,
     ) -> Result<Self, Error> {
         let recipe = Recipe::try_new(node, input)?;
         let is_of_partition = |key: &ExprRef| {
@@ -82,7 +84,7 @@ impl SessionAggregate {
                 .hint("Group by a column of another type, or by a part of it."));
         }
         Ok(Self {
-            intake: Intake::try_new(time, window, partition, input)?,
+            intake: Intake::try_new(time, window, partition, input, late)?,
             recipe,
             by_session,
             is_one_group,
@@ -313,7 +315,7 @@ impl Operator for SessionAggregate {
         let first = self.rows_seen;
         self.rows_seen += batch.num_rows() as u64;
         let (rows, states) = (&mut self.rows, &mut self.states);
-        let refused = self.intake.place(&batch, |row, session, absorbed| {
+        self.intake.place(&batch, out, |row, session, absorbed| {
             if let Some((its_rows, its_states)) = absorbed {
                 rows.join(&mut session.rows, its_rows);
                 states.join(&mut session.states, its_states);
@@ -321,8 +323,6 @@ impl Operator for SessionAggregate {
             rows.link(&mut session.rows, first + row as u64)
         })?;
         let used = &self.intake.kept;
-        out.counts.late += refused.late;
-        out.counts.null_time += refused.null_time;
         out.counts.used += used.len() as u64;
         if used.is_empty() {
             return Ok(());

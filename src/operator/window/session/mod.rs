@@ -24,6 +24,8 @@ use super::placement::{Running, check_time};
 use super::results::timestamps;
 use super::zone::ZoneClock;
 use crate::error::Error;
+use crate::operator::Output;
+use crate::operator::late::{LateRows, Missed, Rejected};
 use crate::plan::{WindowKind, WindowSpec};
 use crate::stream::{RunningWatermark, StreamBatch, event_times};
 use partitions::Partitions;
@@ -46,6 +48,8 @@ struct Intake {
     floor: i64,
     /// The rows of the batch that are used.
     kept: Vec<u32>,
+    /// The second output, if somebody wants it.
+    late: Option<LateRows>,
 }
 
 /// What became of a batch's rows that have no session.
@@ -53,6 +57,8 @@ struct Intake {
 struct Refused {
     late: u64,
     null_time: u64,
+    /// Each of them, if somebody wants them.
+    rows: Vec<Rejected>,
 }
 
 impl Intake {
@@ -61,6 +67,7 @@ impl Intake {
         window: &WindowSpec,
         partition: &[usize],
         input: &SchemaRef,
+        late: Option<LateRows>,
     ) -> Result<Self, Error> {
         let WindowKind::Session { gap_us } = window.kind else {
             return Err(Error::internal("session", "the window is no session"));
@@ -78,16 +85,19 @@ impl Intake {
             clock: window.zone.and_then(ZoneClock::unless_utc),
             floor: i64::MIN,
             kept: Vec::new(),
+            late,
         })
     }
 
     /// Finds the session of each row; `keep` is told of it, and of one that became part of it, for
-    /// each row that has one, in their order. `kept` are then these rows.
+    /// each row that has one, in their order. `kept` are then these rows; the others are counted and
+    /// given to the second output.
     fn place(
         &mut self,
         batch: &StreamBatch,
+        out: &mut Output,
         mut keep: impl FnMut(usize, &mut Session, Option<(chain::Chain, chain::Chain)>) -> Result<(), Error>,
-    ) -> Result<Refused, Error> {
+    ) -> Result<(), Error> {
         let (times, nulls) = event_times(batch.rows.column(self.time))?;
         let columns: Vec<ArrayRef> =
             self.partition.iter().map(|column| batch.rows.column(*column).clone()).collect();
@@ -99,11 +109,17 @@ impl Intake {
             self.tracker.advance(running.of(row));
             if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
                 refused.null_time += 1;
+                if self.late.is_some() {
+                    refused.rows.push(Rejected::without_time(row, running.of(row)));
+                }
                 continue;
             }
             check_time(time)?;
             let Some(placed) = self.tracker.place(partitions[row], time) else {
                 refused.late += 1;
+                if self.late.is_some() {
+                    refused.rows.push(missed(&self.tracker, &mut self.clock, (row, time), running.of(row)));
+                }
                 continue;
             };
             let session = self.tracker.session(placed.session);
@@ -111,7 +127,12 @@ impl Intake {
             keep(row, session, placed.absorbed)?;
             self.kept.push(row as u32);
         }
-        Ok(refused)
+        out.counts.late += refused.late;
+        out.counts.null_time += refused.null_time;
+        match &self.late {
+            Some(late) => late.give(batch, &refused.rows, out),
+            None => Ok(()),
+        }
     }
 
     /// The sessions that are over at `watermark`, by their end.
@@ -155,4 +176,20 @@ impl Intake {
     fn size(&self) -> usize {
         self.tracker.size() + self.partitions.size()
     }
+}
+
+/// A row, with its time, whose own session would be over: it touches none that is open.
+fn missed(
+    tracker: &Tracker,
+    clock: &mut Option<ZoneClock>,
+    (row, time): (usize, i64),
+    watermark: i64,
+) -> Rejected {
+    let end = tracker.end_of(time);
+    let by_us = watermark.saturating_sub(tracker.close(end));
+    let window = match clock {
+        Some(clock) => (clock.local(time), clock.local(end)),
+        None => (time, end),
+    };
+    Rejected { row: row as u32, watermark, late: Some(Missed { window: Some(window), by_us }) }
 }

@@ -13,6 +13,7 @@ use super::chain::{ALL, Kept};
 use super::track::Session;
 use crate::error::Error;
 use crate::operator::evaluate::arrow_failure;
+use crate::operator::late::LateRows;
 use crate::operator::{BATCH_ROWS, Operator, Output, StateSize};
 use crate::plan::WindowRowsNode;
 use crate::stream::{StreamBatch, Watermark};
@@ -34,8 +35,9 @@ impl SessionRows {
         node: &WindowRowsNode,
         schema: &SchemaRef,
         input: &SchemaRef,
+        late: Option<LateRows>,
     ) -> Result<Self, Error> {
-        let intake = Intake::try_new(node.time, &node.window, &node.partition, input)?;
+        let intake = Intake::try_new(node.time, &node.window, &node.partition, input, late)?;
         Ok(Self { intake, kept: Kept::default(), schema: schema.clone(), rows_seen: 0, arrived: None })
     }
 
@@ -101,15 +103,13 @@ impl Operator for SessionRows {
         let first = self.rows_seen;
         self.rows_seen += batch.num_rows() as u64;
         let kept = &mut self.kept;
-        let refused = self.intake.place(&batch, |row, session, absorbed| {
+        self.intake.place(&batch, out, |row, session, absorbed| {
             if let Some((rows, _)) = absorbed {
                 kept.join(&mut session.rows, rows);
             }
             kept.link(&mut session.rows, first + row as u64)
         })?;
         let used = &self.intake.kept;
-        out.counts.late += refused.late;
-        out.counts.null_time += refused.null_time;
         out.counts.held += used.len() as u64;
         if used.len() == batch.num_rows() {
             kept.append(batch.rows.columns().to_vec())?;

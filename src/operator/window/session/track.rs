@@ -92,6 +92,11 @@ impl Tracker {
         end.saturating_sub(self.unit_us)
     }
 
+    /// The end of a session of one row.
+    pub(super) fn end_of(&self, time: i64) -> i64 {
+        time.saturating_add(self.gap_us)
+    }
+
     /// Closes the sessions that `watermark` has passed. It never falls.
     pub(super) fn advance(&mut self, watermark: i64) {
         if watermark <= self.watermark {
@@ -129,7 +134,7 @@ impl Tracker {
     /// Puts a row of a partition into its session. `None`: it touches no open session, and its own
     /// is over.
     pub(super) fn place(&mut self, partition: u32, time: i64) -> Option<Placed> {
-        let end = time.saturating_add(self.gap_us);
+        let end = self.end_of(time);
         let latest = self.partitions[partition as usize].latest;
         let Some((start_of_latest, end_of_latest)) = self.bounds(latest) else {
             let id = self.open(partition, time, end)?;

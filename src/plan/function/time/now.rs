@@ -8,7 +8,7 @@ use arrow::array::{ArrayRef, Date32Array, Int64Array, Time32MillisecondArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, TimeUnit};
 use chrono::{Datelike, NaiveDateTime, Timelike, Utc};
-use datafusion_common::{Result, internal_err, not_impl_err};
+use datafusion_common::{Result, internal_err};
 use datafusion_expr::ScalarUDF;
 
 use super::super::scalar::{Arguments, Function, SESSION_ZONE};
@@ -27,8 +27,7 @@ pub(super) fn all(zone: &str) -> Vec<(&'static str, Arc<ScalarUDF>)> {
         make("current_date", |_| Ok(DataType::Date32), today),
         make("curdate", |_| Ok(DataType::Date32), today),
         make("current_time", |_| Ok(DataType::Time32(TimeUnit::Millisecond)), time_of_day),
-        // Refused when it is planned.
-        make("proctime", |_| not_impl_err!("processing time, PROCTIME(), can't be used yet"), now),
+        make("proctime", |_| Ok(instant_type()), now),
         make("localtime", |_| Ok(DataType::Time32(TimeUnit::Millisecond)), time_of_day),
     ]
 }

@@ -143,7 +143,7 @@ proptest! {
             let node = sessions(gap, partition.clone(), vec![column(1)], calls);
             let schema = output(&node, &input());
             let window = (0, &spec(gap), partition.as_slice());
-            let aggregate = SessionAggregate::try_new(&node, window, &schema, &input()).unwrap();
+            let aggregate = SessionAggregate::try_new(&node, window, &schema, &input(), None).unwrap();
             let (given, counted) = run_cut(&mut aggregate.folding_at(fold_rows), &rows, delay, &cuts);
             prop_assert_eq!(&given, &lines);
             prop_assert_eq!(counted, counts);

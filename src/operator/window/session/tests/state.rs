@@ -45,9 +45,11 @@ fn what_closed_sessions_kept_goes() {
     for calls in [vec![call(sum_udaf(), "s")], ordered_calls()] {
         let node = sessions(5, vec![2], vec![column(2)], calls);
         let schema = output(&node, &input());
-        let mut operator = SessionAggregate::try_new(&node, (0, &spec(5), &[2]), &schema, &input()).unwrap();
+        let mut operator =
+            SessionAggregate::try_new(&node, (0, &spec(5), &[2]), &schema, &input(), None).unwrap();
         let few = short_sessions(&mut operator, 40);
-        let mut operator = SessionAggregate::try_new(&node, (0, &spec(5), &[2]), &schema, &input()).unwrap();
+        let mut operator =
+            SessionAggregate::try_new(&node, (0, &spec(5), &[2]), &schema, &input(), None).unwrap();
         let many = short_sessions(&mut operator, 200);
         assert!(many.windows <= 6_000, "{many:?}");
         assert_eq!((few.windows, few.rows), (many.windows, many.rows));
@@ -62,7 +64,7 @@ fn what_closed_sessions_kept_goes() {
 fn a_long_session_is_one_state() {
     let node = sessions(10, vec![1], vec![column(1)], vec![call(sum_udaf(), "s")]);
     let schema = output(&node, &input());
-    let operator = SessionAggregate::try_new(&node, (0, &spec(10), &[1]), &schema, &input()).unwrap();
+    let operator = SessionAggregate::try_new(&node, (0, &spec(10), &[1]), &schema, &input(), None).unwrap();
     let mut operator = operator.folding_at(100);
     let mut out = Output::default();
     for time in 0..1_000 {
