@@ -284,7 +284,9 @@ impl VisitorMut for Columns<'_> {
             "END" => column(WINDOW_COLUMNS[1], span),
             "ROWTIME" => column(WINDOW_COLUMNS[2], span),
             "PROCTIME" => {
-                let message = format!("{name} can't run yet: windows follow event time");
+                let message = format!(
+                    "{name} can't run yet: the result of a window by the clock has no processing time"
+                );
                 return ControlFlow::Break(Error::plan(code::NOT_SUPPORTED, message).at(from_sql_span(span)));
             }
             _ => return ControlFlow::Continue(()),

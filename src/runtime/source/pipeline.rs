@@ -100,6 +100,12 @@ impl SourceShape {
         &self.clock
     }
 
+    /// The watermark of a source without rows, if time goes by the clock.
+    pub(super) fn processing_watermark(&self) -> Option<Watermark> {
+        let (spec, _) = self.time.as_ref()?;
+        spec.processing.then(|| Watermark(self.stamps.processing_us(self.clock.wall_us()) - STEP_US))
+    }
+
     /// `IDLE AFTER`, microseconds.
     pub(super) fn idle_after_us(&self) -> Option<i64> {
         self.time.as_ref().and_then(|(spec, _)| spec.idle_after_us)
@@ -150,6 +156,13 @@ pub(in super::super) struct SplitPipeline {
     cell: Arc<SplitCell>,
 }
 
+impl Drop for SplitPipeline {
+    /// Nobody waits for a split that is not read any more.
+    fn drop(&mut self) {
+        self.cell.set(SplitState::Finished);
+    }
+}
+
 /// What a read of a split came to.
 pub(super) enum Step {
     /// Rows or the end.
@@ -169,9 +182,14 @@ impl SplitPipeline {
         &self.cell
     }
 
-    /// How far its event time has come.
-    pub(super) fn watermark(&self) -> i64 {
-        self.watermark.said()
+    /// How far its rows have come in event time.
+    pub(super) fn reached(&self) -> i64 {
+        self.watermark.reached()
+    }
+
+    /// The watermark, if it moves with the clock and has moved now.
+    pub(super) fn tick(&mut self) -> Option<SplitRead> {
+        self.time_goes_on().then(|| self.moved_watermark())
     }
 
     /// Bytes of the split in all, where known.
@@ -238,12 +256,9 @@ impl SplitPipeline {
 
     /// Whether the clock has moved the watermark of a split that has nothing to give.
     fn time_goes_on(&mut self) -> bool {
-        let (shape, progress) = (&self.shape, &mut self.watermark);
-        match &shape.time {
-            Some((spec, _)) if spec.processing => {
-                progress.told(shape.stamps.processing_us(shape.clock.wall_us()) - STEP_US)
-            }
-            _ => progress.tick(shape.clock.elapsed_us()),
+        match self.shape.processing_watermark() {
+            Some(watermark) => self.watermark.told(watermark.0),
+            None => self.watermark.tick(self.shape.clock.elapsed_us()),
         }
     }
 

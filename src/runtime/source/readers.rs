@@ -287,6 +287,9 @@ impl Inputs for SplitInputs {
     }
 
     fn is_deserted(&mut self) -> bool {
+        if self.shared.shape.processing_watermark().is_some() {
+            return true;
+        }
         let Some(idleness) = self.idleness else { return false };
         // The first look starts the timer; a new split ends the desertion.
         let now_us = self.clock.elapsed_us();
@@ -296,6 +299,9 @@ impl Inputs for SplitInputs {
     }
 
     fn advanced(&mut self) -> Option<Watermark> {
+        if let Some(watermark) = self.shared.shape.processing_watermark() {
+            return Some(watermark);
+        }
         let delay_us = self.idleness?.advance_delay_us?;
         let now_us = self.clock.elapsed_us();
         if self.advanced.is_none() || now_us >= self.probed_us.saturating_add(PROBE_US) {
@@ -429,13 +435,17 @@ impl SplitReaders {
 /// Reads one batch of a split and puts it where the task takes it, or the split to the quiet ones:
 /// whether it did that.
 fn read(shared: &Shared, split: usize, mut pipeline: SplitPipeline) -> bool {
-    if let Some(aligned) = shared.aligned.as_ref().filter(|aligned| aligned.is_ahead(pipeline.watermark())) {
+    if let Some(aligned) = shared.aligned.as_ref().filter(|aligned| aligned.is_ahead(pipeline.reached())) {
+        // Its watermark may move with the clock all the same.
+        let ticked = pipeline.tick();
         let mut work = lock(&shared.work);
         let slot = &mut work.slots[split];
         slot.cell.set(SplitState::Aligned);
         slot.found_empty_us = None;
+        let moved = ticked.is_some();
+        slot.read.extend(ticked.map(Ok));
         work.quiet.insert((Instant::now() + aligned.interval, split), pipeline);
-        return true;
+        return !moved;
     }
     let begun = Instant::now();
     let read = catch_unwind(AssertUnwindSafe(|| pipeline.next()))

@@ -94,6 +94,11 @@ impl Progress {
         Self { reached: i64::MIN, said: i64::MIN, ticks_us }
     }
 
+    /// How far the rows have come.
+    pub(super) fn reached(&self) -> i64 {
+        self.reached
+    }
+
     /// The watermark.
     pub(super) fn said(&self) -> i64 {
         self.said

@@ -186,7 +186,7 @@ fn missed(
     watermark: i64,
 ) -> Rejected {
     let end = tracker.end_of(time);
-    let by_us = watermark.saturating_sub(tracker.close(end));
+    let by_us = watermark.saturating_sub(end).max(0);
     let window = match clock {
         Some(clock) => (clock.local(time), clock.local(end)),
         None => (time, end),
