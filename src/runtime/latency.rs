@@ -9,18 +9,16 @@ use crate::stream::LatencyMarker;
 /// The longest latency that is told apart; longer ones are counted as this long.
 const LONGEST: Duration = Duration::from_secs(3_600);
 
-/// The latencies from sources to one place, in microseconds.
+/// The latencies from sources to one place, in microseconds. Takes memory from the first marker on.
 #[derive(Debug, Clone)]
 pub(super) struct LatencyRecorder {
-    histogram: Histogram<u64>,
+    histogram: Option<Histogram<u64>>,
     saturated: u64,
 }
 
 impl LatencyRecorder {
     pub(super) fn new() -> Self {
-        let longest = u64::try_from(LONGEST.as_micros()).unwrap_or(u64::MAX);
-        let histogram = Histogram::new_with_bounds(1, longest, 3).expect("the bounds are constants in range");
-        Self { histogram, saturated: 0 }
+        Self { histogram: None, saturated: 0 }
     }
 
     /// Records the way of a marker up to now.
@@ -29,21 +27,30 @@ impl LatencyRecorder {
         if latency > LONGEST {
             self.saturated += 1;
         }
-        self.histogram.saturating_record(u64::try_from(latency.as_micros()).unwrap_or(u64::MAX));
+        let histogram = self.histogram.get_or_insert_with(|| {
+            let longest = u64::try_from(LONGEST.as_micros()).unwrap_or(u64::MAX);
+            Histogram::new_with_bounds(1, longest, 3).expect("the bounds are constants in range")
+        });
+        histogram.saturating_record(u64::try_from(latency.as_micros()).unwrap_or(u64::MAX));
     }
 
     pub(super) fn add(&mut self, other: &Self) {
         self.saturated += other.saturated;
-        // The bounds are equal, so nothing can be out of range.
-        let _ = self.histogram.add(&other.histogram);
+        match (&mut self.histogram, &other.histogram) {
+            (_, None) => {}
+            (None, Some(histogram)) => self.histogram = Some(histogram.clone()),
+            // The bounds are equal, so nothing can be out of range.
+            (Some(sum), Some(histogram)) => drop(sum.add(histogram)),
+        }
     }
 
     pub(super) fn summary(&self) -> Option<LatencySummary> {
-        (!self.histogram.is_empty()).then(|| LatencySummary {
-            markers: self.histogram.len(),
-            p50_us: self.histogram.value_at_quantile(0.50),
-            p99_us: self.histogram.value_at_quantile(0.99),
-            max_us: self.histogram.max(),
+        let histogram = self.histogram.as_ref()?;
+        Some(LatencySummary {
+            markers: histogram.len(),
+            p50_us: histogram.value_at_quantile(0.50),
+            p99_us: histogram.value_at_quantile(0.99),
+            max_us: histogram.max(),
             saturated: self.saturated,
         })
     }
