@@ -14,8 +14,9 @@ mod channel;
 mod exchange;
 mod graph;
 mod job;
-mod latency;
+mod measure;
 mod merge;
+mod meter;
 mod metrics;
 mod sink;
 mod source;
@@ -25,7 +26,10 @@ mod task;
 mod tests;
 
 pub use job::{Canceller, Job, JobClock, JobHandle, JobOptions, Monitor, Progress};
-pub use latency::LatencySummary;
+pub use measure::{
+    ChannelSnapshot, Disorder, DisorderStep, JobSnapshot, LateCounts, LatencyGranularity, LatencySummary,
+    OperatorSnapshot, RowTimes, SourceSnapshot, TaskSnapshot,
+};
 pub use metrics::{JobSummary, OperatorSummary, RejectedSample};
 pub use source::{SplitState, SplitStatus};
 pub use stepped::{Schedule, Stepped};
