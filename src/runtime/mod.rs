@@ -11,6 +11,7 @@
 //! queue has a bound in rows.
 
 mod channel;
+mod diagnose;
 mod exchange;
 mod graph;
 mod job;
@@ -25,6 +26,10 @@ mod task;
 #[cfg(test)]
 mod tests;
 
+pub use diagnose::{
+    Bottleneck, BottleneckKind, Diagnosis, Finding, FindingKind, Holder, OperatorLoad, Pool, Pressure,
+    WatermarkAt, WindowAt, diagnose,
+};
 pub use job::{Canceller, Job, JobClock, JobHandle, JobOptions, Monitor, Progress};
 pub use measure::{
     ChannelSnapshot, Disorder, DisorderStep, JobSnapshot, LateCounts, LatencyGranularity, LatencySummary,
