@@ -30,6 +30,7 @@ pub use diagnose::{
     Bottleneck, BottleneckKind, Diagnosis, Finding, FindingKind, Holder, OperatorLoad, Pool, Pressure,
     WatermarkAt, WindowAt, diagnose,
 };
+pub(crate) use diagnose::{length_text, moment_text};
 pub use job::{Canceller, Job, JobClock, JobHandle, JobOptions, Monitor, Progress};
 pub use measure::{
     ChannelSnapshot, Disorder, DisorderStep, JobSnapshot, LateCounts, LatencyGranularity, LatencySummary,

@@ -325,6 +325,8 @@ impl Task {
         }
         let watermark = self.progress.watermark.filter(|_| self.reads_table);
         let times = self.cells.clock.read();
+        let sum = times.all_busy_us() + times.idle_us + times.back_pressured_us;
+        debug_assert_eq!(sum, times.total_us, "the times of task \"{}\" do not add up", self.name);
         let times = [times.all_busy_us(), times.idle_us, times.back_pressured_us].map(Duration::from_micros);
         TaskReport { operators, times, watermark, arrived, late_rows }
     }

@@ -86,7 +86,7 @@ pub(super) fn find(
     for source in &now.sources {
         let Some(node) = source_node(plan, source.node) else { continue };
         let future = future_row(node, source, before, now);
-        let late = late_rows(plan, node, source, before, now).filter(|_| future.is_none());
+        let late = late_rows(node, source, before, now).filter(|_| future.is_none());
         findings.extend(future);
         findings.extend(late);
         findings.extend(idle_split(node, source).or_else(|| quiet_source(node, source, windows)));
@@ -293,7 +293,6 @@ fn future_row(
 }
 
 fn late_rows(
-    _plan: &StreamPlan,
     node: &SourceNode,
     source: &SourceSnapshot,
     before: Option<&JobSnapshot>,

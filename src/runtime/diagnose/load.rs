@@ -2,7 +2,6 @@
 
 use super::super::{JobSnapshot, OperatorSnapshot, SplitState, TaskSnapshot};
 use super::holder::same;
-use crate::plan::StreamPlan;
 
 /// Up to this share of its time an operator is not back-pressured.
 const LOW: f64 = 0.10;
@@ -27,7 +26,8 @@ pub enum Pressure {
 }
 
 impl Pressure {
-    pub(super) fn of(share: f64) -> Self {
+    /// The word for a share of the time.
+    pub fn of_share(share: f64) -> Self {
         if share <= LOW {
             Self::Ok
         } else if share <= HIGH {
@@ -212,7 +212,7 @@ fn load(
         // Without time it had nothing to do.
         idle: if total > 0.0 { share(idle) } else { 1.0 },
         back_pressured: share(back_pressured),
-        pressure: Pressure::of(share(back_pressured)),
+        pressure: Pressure::of_share(share(back_pressured)),
         in_pool,
         out_pool,
         pool: Pool::Normal,
@@ -258,7 +258,6 @@ fn waits(before: Option<&JobSnapshot>, now: &JobSnapshot, task: usize) -> f64 {
 /// The last operator whose upstream waits and which itself does not wait on its downstream. Where
 /// nobody waits for another, the source whose rows all wait for.
 pub(super) fn bottleneck(
-    plan: &StreamPlan,
     before: Option<&JobSnapshot>,
     now: &JobSnapshot,
     loads: &[OperatorLoad],
@@ -291,12 +290,12 @@ pub(super) fn bottleneck(
         }
     }
     match found {
-        Some((own, waiting)) => Some(explain(plan, own, waiting, now)),
+        Some((own, waiting)) => Some(explain(own, waiting, now)),
         None => sources(before, now, loads),
     }
 }
 
-fn explain(_plan: &StreamPlan, own: &OperatorLoad, waiting: f64, now: &JobSnapshot) -> Bottleneck {
+fn explain(own: &OperatorLoad, waiting: f64, now: &JobSnapshot) -> Bottleneck {
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     let subtasks: Vec<_> =
         now.operators().filter(|other| other.node == own.node && other.name == own.operator).collect();

@@ -21,6 +21,7 @@ use super::{JobSnapshot, SplitState};
 pub use findings::{Finding, FindingKind};
 pub use load::{Bottleneck, BottleneckKind, OperatorLoad, Pool, Pressure};
 use text::length;
+pub(crate) use text::{length as length_text, moment as moment_text};
 
 /// What was found out about a job.
 #[derive(Debug, Clone, PartialEq)]
@@ -104,12 +105,15 @@ pub struct WindowAt {
     pub expected_in_us: Option<u64>,
 }
 
+/// In a shorter time somebody is always the last.
+const SHORTEST_US: u64 = 500_000;
+
 /// Finds out what is wrong with a job between two moments. `before`: an earlier snapshot; without one,
 /// the job's start.
 pub fn diagnose(plan: &StreamPlan, before: Option<&JobSnapshot>, now: &JobSnapshot) -> Diagnosis {
     let operators = load::loads(before, now);
-    let bottleneck = load::bottleneck(plan, before, now, &operators);
     let over_us = now.elapsed_us.saturating_sub(before.map_or(0, |before| before.elapsed_us));
+    let bottleneck = load::bottleneck(before, now, &operators).filter(|_| over_us >= SHORTEST_US);
     let watermarks = holder::watermarks(now);
     let windows = holder::windows(before, now, over_us);
     let findings = findings::find(plan, before, now, bottleneck.as_ref(), &windows);

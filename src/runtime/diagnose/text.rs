@@ -8,7 +8,7 @@ use super::{Diagnosis, Holder, WatermarkAt, WindowAt};
 use crate::stream::Watermark;
 
 /// A moment: `2013-02-01 03:59:00.000`, UTC.
-pub(super) fn moment(us: i64) -> String {
+pub(crate) fn moment(us: i64) -> String {
     match DateTime::from_timestamp_micros(us) {
         Some(time) => time.format("%Y-%m-%d %H:%M:%S%.3f").to_string(),
         None => format!("{us} µs"),
@@ -16,7 +16,7 @@ pub(super) fn moment(us: i64) -> String {
 }
 
 /// A length of time: `950 µs`, `1.2 ms`, `84 ms`, `2.50 s`, `5 min`, `3.0 h`, `2.0 d`.
-pub(super) fn length(us: u64) -> String {
+pub(crate) fn length(us: u64) -> String {
     let us_f = us as f64;
     match us {
         0..1_000 => format!("{us} µs"),
