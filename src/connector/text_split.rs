@@ -163,7 +163,10 @@ impl TextSplit {
                 usize::try_from(size)
                     .map_or(FIRST_BUFFER, |size| size.saturating_add(1).clamp(4 << 10, FIRST_BUFFER))
             });
-            self.buffer.resize((self.buffer.len() * 2).max(first), 0);
+            // A new buffer comes from the system as zeros; nobody has to write them.
+            let mut larger = vec![0; (self.buffer.len() * 2).max(first)];
+            larger[..self.end].copy_from_slice(&self.buffer[..self.end]);
+            self.buffer = larger;
         }
         let got = input.read(&mut self.buffer[self.end..])?;
         self.bytes_read = input.bytes_read();
