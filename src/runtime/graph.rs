@@ -527,7 +527,7 @@ impl Builder<'_> {
             Ending::Outputs(outputs) => End::Outputs(outputs),
             Ending::Sink(sink, node, name) => {
                 let meter = Meter::new(&cells, cells.operators.len() - 1);
-                End::Sink(sink, OperatorReport::new(node, &name), meter)
+                End::Sink(sink, Box::new(OperatorReport::new(node, &name)), Box::new(meter))
             }
         };
         self.graph.tasks.push(Task {

@@ -65,7 +65,7 @@ impl Link {
 /// Where the chain ends.
 pub(super) enum End {
     Outputs(Outputs),
-    Sink(SinkEnd, OperatorReport, Meter),
+    Sink(SinkEnd, Box<OperatorReport>, Box<Meter>),
 }
 
 /// What a piece of work came to.
@@ -360,7 +360,8 @@ impl Task {
         let mut operators: Vec<_> = self.chain.iter().map(of_link).collect();
         let (mut arrived, mut late_rows) = (None, None);
         if let End::Sink(_, report, meter) = &self.end {
-            let report = OperatorReport { latency: meter.recorders().all_markers(), ..report.clone() };
+            let report =
+                OperatorReport { latency: meter.recorders().all_markers(), ..report.as_ref().clone() };
             match &self.late_table {
                 Some(table) => late_rows = Some((table.clone(), report.rows_in)),
                 None => arrived = Some(report.latency.clone()),
@@ -389,7 +390,7 @@ impl Task {
     pub(super) fn unaccounted(&self) -> Option<(&str, u64, RowCounts)> {
         let links = self.chain.iter().map(|link| (&link.report, link.output.counts));
         let sink = match &self.end {
-            End::Sink(_, report, _) => Some((report, report.counts)),
+            End::Sink(_, report, _) => Some((report.as_ref(), report.counts)),
             End::Outputs(_) => None,
         };
         let wrong = links.chain(sink).find(|(report, counts)| !counts.account_for(report.rows_in));

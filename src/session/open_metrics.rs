@@ -92,8 +92,11 @@ const GAUGES: &[(&str, &str, Read)] = &[
     ("tidegate_windows_open", "Open windows, slices or sessions.", |one| Some(one.state.windows as f64)),
 ];
 
+/// What the load of an operator says of one metric.
+type ReadLoad = fn(&OperatorLoad) -> Option<f64>;
+
 /// Gauges of the load: name, help, value.
-const LOADS: &[(&str, &str, fn(&OperatorLoad) -> Option<f64>)] = &[
+const LOADS: &[(&str, &str, ReadLoad)] = &[
     ("tidegate_busy_ratio", "Share of the time in which it worked, of late.", |load| Some(load.busy)),
     ("tidegate_idle_ratio", "Share of the time without rows, of late.", |load| Some(load.idle)),
     (
