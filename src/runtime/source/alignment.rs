@@ -32,9 +32,10 @@ impl AlignmentGroup {
     fn lowest(&self) -> i64 {
         let members = lock(&self.members);
         let lowest = members.iter().filter_map(|member| member.splits.lowest_watermark()).min();
-        let lowest = lowest.map_or(i64::MAX, |watermark| watermark.0);
-        self.lowest.store(lowest, Ordering::Relaxed);
-        lowest
+        // Where nobody counts now, somebody may later.
+        let known = lowest.map_or(i64::MIN, |watermark| watermark.0);
+        self.lowest.store(known, Ordering::Relaxed);
+        lowest.map_or(i64::MAX, |watermark| watermark.0)
     }
 }
 
@@ -63,5 +64,27 @@ impl Aligned {
         watermark > i64::MIN
             && is_ahead(self.group.lowest.load(Ordering::Relaxed))
             && is_ahead(self.group.lowest())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_that_was_all_idle_keeps_together_afterwards() {
+        let (group, source) = (Arc::new(AlignmentGroup::default()), Arc::new(SourceCounters::default()));
+        group.join(&source);
+        let [fast, slow] = ["fast", "slow"].map(|name| source.splits.add(name));
+        let one = Alignment { group: "g".to_owned(), max_drift_us: 10, update_interval_us: 1 };
+        let aligned = Aligned::new(&group, &one);
+        fast.set_watermark(100);
+        slow.set_watermark(50);
+        assert!(aligned.is_ahead(100) && !aligned.is_ahead(60) && aligned.is_ahead(61));
+        fast.set_idle(true);
+        slow.set_idle(true);
+        assert!(!aligned.is_ahead(100), "nobody counts");
+        slow.set_idle(false);
+        assert!(aligned.is_ahead(100));
     }
 }
