@@ -131,6 +131,7 @@ fn forget_text(statement: &mut SpannedStatement) {
         | Statement::Reset(_)
         | Statement::ShowSettings
         | Statement::Show(_)
+        | Statement::Diagnose(_)
         | Statement::Describe(_) => {}
     }
 }

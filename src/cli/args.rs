@@ -1,5 +1,7 @@
 //! The flags, parsed once into what the program needs.
 
+use std::path::PathBuf;
+
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -120,6 +122,14 @@ pub(super) struct RunArgs {
     /// No summary, no progress line, no notes on stderr; errors only. Example: -q
     #[arg(short = 'q', long)]
     pub(super) quiet: bool,
+
+    /// Writes what was measured of all queries and inserts to this file. Example: --stats stats.json
+    #[arg(long, value_name = "FILE.json")]
+    pub(super) stats: Option<PathBuf>,
+
+    /// Serves metrics for Prometheus while it runs. Example: --metrics 127.0.0.1:9464
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) metrics: Option<String>,
 
     #[command(flatten)]
     pub(super) common: CommonArgs,

@@ -7,6 +7,7 @@
 
 mod args;
 mod interrupt;
+mod metrics;
 mod notes;
 mod output;
 mod progress;
@@ -74,27 +75,39 @@ fn dispatch(cli: Cli) -> Result<ExitCode, Stop> {
 }
 
 fn runner(args: &RunArgs, is_shell: bool) -> Result<Runner, Error> {
-    Ok(Runner {
-        session: run::session(&args.common)?,
-        output: Output::new(args.format),
-        is_quiet: args.quiet,
-        is_shell,
-    })
+    let session = run::session(&args.common)?;
+    if let Some(address) = &args.metrics {
+        let address = metrics::serve(address, session.jobs().clone())?;
+        if !args.quiet {
+            notes::line(&format!("metrics are at http://{address}/metrics"));
+        }
+    }
+    Ok(Runner { session, output: Output::new(args.format), is_quiet: args.quiet, is_shell })
 }
 
 fn run_files(files: &[String], args: &RunArgs) -> Result<(), Stop> {
     let mut runner = runner(args, false)?;
     let scripts = scripts(files, &args.common)?;
-    scripts.iter().try_for_each(|script| runner.script(script))
+    let ran = scripts.iter().try_for_each(|script| runner.script(script));
+    finish(&runner, args, ran)
 }
 
 fn run_texts(texts: &[String], args: &RunArgs) -> Result<(), Stop> {
     let mut runner = runner(args, false)?;
     let variables = Variables::new(&args.common.variables);
-    for text in texts {
-        runner.script(&Script::from_text("<command line>", text, &variables)?)?;
-    }
-    Ok(())
+    let ran = texts
+        .iter()
+        .try_for_each(|text| runner.script(&Script::from_text("<command line>", text, &variables)?));
+    finish(&runner, args, ran)
+}
+
+/// Writes `--stats`, also of what has failed.
+fn finish(runner: &Runner, args: &RunArgs, ran: Result<(), Stop>) -> Result<(), Stop> {
+    let written = match &args.stats {
+        Some(path) => metrics::write_stats(path, runner.session.jobs()),
+        None => Ok(()),
+    };
+    ran.and(written.map_err(Stop::from))
 }
 
 /// All scripts are read before the first one runs: a wrong name is found at once.

@@ -192,6 +192,7 @@ mod tests {
             latency: Some(LatencySummary {
                 markers: 3,
                 p50_us: 950,
+                p95_us: 1_100,
                 p99_us: 1_250,
                 max_us: 20_000,
                 saturated: 0,

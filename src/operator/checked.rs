@@ -2,7 +2,7 @@
 
 use arrow::datatypes::SchemaRef;
 
-use super::{Operator, Output, RowCounts, StateSize};
+use super::{OpenWindow, Operator, Output, RowCounts, StateSize};
 use crate::error::Error;
 use crate::stream::{RowKind, StreamBatch, StreamElement, Watermark};
 
@@ -162,6 +162,10 @@ impl Operator for Checked {
 
     fn is_satisfied(&self) -> bool {
         self.operator.is_satisfied()
+    }
+
+    fn open_windows(&self, most: usize) -> Vec<OpenWindow> {
+        self.operator.open_windows(most)
     }
 
     fn state(&self) -> StateSize {

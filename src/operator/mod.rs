@@ -121,6 +121,11 @@ pub trait Operator: Send {
         false
     }
 
+    /// The windows that are open now, those that close first; `most` of them.
+    fn open_windows(&self, _most: usize) -> Vec<OpenWindow> {
+        Vec::new()
+    }
+
     /// Rows, keys and bytes that it keeps now.
     fn state(&self) -> StateSize {
         StateSize::default()
@@ -136,6 +141,19 @@ pub struct StateSize {
     pub rows: usize,
     /// Memory in bytes, estimated.
     pub bytes: usize,
+}
+
+/// A window that has rows and waits for event time to pass its end. Microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenWindow {
+    /// Its start, on the clock that cuts windows.
+    pub start: i64,
+    /// Its end, on the clock that cuts windows.
+    pub end: i64,
+    /// The watermark that releases it, UTC.
+    pub fires_at: i64,
+    /// Groups that it has now, those apart that it shares with windows before it.
+    pub groups: usize,
 }
 
 /// What became of the rows that an operator took. `rows in = used + late + null_time + future +
@@ -192,6 +210,18 @@ impl Output {
     /// [`LateOutput`](crate::plan::LateOutput).
     pub fn late(&mut self, batch: StreamBatch) {
         self.late.push(batch);
+    }
+
+    /// Rows that were given since they were last taken.
+    pub(crate) fn rows(&self) -> u64 {
+        let rows = |element: &StreamElement| match element {
+            StreamElement::Batch(batch) => batch.num_rows() as u64,
+            StreamElement::Watermark(_)
+            | StreamElement::Status(_)
+            | StreamElement::Latency(_)
+            | StreamElement::End => 0,
+        };
+        self.elements.iter().map(rows).sum()
     }
 
     /// Takes the rows of the second output that were given since the last call, in order.

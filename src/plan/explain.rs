@@ -31,10 +31,15 @@ impl StreamPlan {
     /// # Ok::<(), tidegate::Error>(())
     /// ```
     pub fn explain(&self) -> String {
+        self.explain_with(&|_| Vec::new())
+    }
+
+    /// The same with further lines under each node.
+    pub(crate) fn explain_with(&self, notes: &dyn Fn(NodeId) -> Vec<String>) -> String {
         let mut out = String::new();
         super::on_large_stack(|| {
             for sink in self.sinks.iter().chain(&self.late_sinks) {
-                self.explain_node(*sink, 0, &mut out);
+                self.explain_node(*sink, 0, notes, &mut out);
             }
         });
         for warning in &self.warnings {
@@ -43,7 +48,13 @@ impl StreamPlan {
         out
     }
 
-    fn explain_node(&self, id: NodeId, depth: usize, out: &mut String) {
+    fn explain_node(
+        &self,
+        id: NodeId,
+        depth: usize,
+        notes: &dyn Fn(NodeId) -> Vec<String>,
+        out: &mut String,
+    ) {
         let node = &self.nodes[id];
         let indent = "  ".repeat(depth);
         let input = node.inputs.first().map(|input| self.nodes[*input].schema.as_ref());
@@ -52,8 +63,11 @@ impl StreamPlan {
         let late = late_rows(node);
         let _ = writeln!(out, "{indent}{}{separator}{details}{late}", node.operation.name());
         let _ = writeln!(out, "{indent}| {}; {}", columns(&node.schema), promises(node));
+        for note in notes(id) {
+            let _ = writeln!(out, "{indent}{note}");
+        }
         for input in &node.inputs {
-            self.explain_node(*input, depth + 1, out);
+            self.explain_node(*input, depth + 1, notes, out);
         }
     }
 }

@@ -6,11 +6,11 @@
 //! watermarks can't wait in a circle.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::stream::StreamElement;
+use crate::stream::{StreamElement, StreamStatus, Watermark};
 
 /// Locks, also when another thread panicked while it held the lock: what is guarded here is whole
 /// between any two statements, and the panic itself ends the job.
@@ -50,13 +50,18 @@ struct Shared {
     queue: Mutex<Queue>,
     rows: AtomicUsize,
     capacity_rows: usize,
+    /// What the receiver has taken: the last watermark before the end, whether it is idle, the end.
+    watermark: AtomicI64,
+    is_idle: AtomicBool,
+    is_ended: AtomicBool,
     sender: Arc<Signal>,
     receiver: Arc<Signal>,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
-    elements: VecDeque<StreamElement>,
+    /// With the moment at which each was given.
+    elements: VecDeque<(StreamElement, Instant)>,
     receiver_gone: bool,
     sender_gone: bool,
 }
@@ -89,6 +94,9 @@ pub(super) fn channel(
         queue: Mutex::new(Queue::default()),
         rows: AtomicUsize::new(0),
         capacity_rows,
+        watermark: AtomicI64::new(Watermark::MIN.0),
+        is_idle: AtomicBool::new(false),
+        is_ended: AtomicBool::new(false),
         sender: Arc::clone(sender),
         receiver: Arc::clone(receiver),
     });
@@ -124,9 +132,46 @@ impl Sender {
                 return;
             }
             self.0.rows.fetch_add(rows_of(&element), Ordering::AcqRel);
-            queue.elements.push_back(element);
+            queue.elements.push_back((element, Instant::now()));
         }
         self.0.receiver.notify();
+    }
+}
+
+/// Looks at a channel from outside.
+#[derive(Debug, Clone)]
+pub(super) struct ChannelProbe(Arc<Shared>);
+
+impl Sender {
+    pub(super) fn probe(&self) -> ChannelProbe {
+        ChannelProbe(Arc::clone(&self.0))
+    }
+}
+
+impl ChannelProbe {
+    /// Whether its receiver sleeps on this signal.
+    pub(super) fn leads_to(&self, signal: &Arc<Signal>) -> bool {
+        Arc::ptr_eq(&self.0.receiver, signal)
+    }
+
+    /// Rows that wait, and how many may.
+    pub(super) fn rows(&self) -> (usize, usize) {
+        (self.0.rows.load(Ordering::Relaxed), self.0.capacity_rows)
+    }
+
+    /// The last watermark that was taken.
+    pub(super) fn watermark(&self) -> Option<Watermark> {
+        Some(Watermark(self.0.watermark.load(Ordering::Relaxed))).filter(|known| *known > Watermark::MIN)
+    }
+
+    /// Whether it does not count for the watermark of its receiver.
+    pub(super) fn is_idle(&self) -> bool {
+        self.0.is_idle.load(Ordering::Relaxed)
+    }
+
+    /// Whether its end was taken.
+    pub(super) fn is_ended(&self) -> bool {
+        self.0.is_ended.load(Ordering::Relaxed)
     }
 }
 
@@ -140,20 +185,40 @@ impl Drop for Sender {
 impl Receiver {
     /// Takes the next element, if there is one.
     pub(super) fn receive(&self) -> Received {
-        let element = {
+        self.receive_since().0
+    }
+
+    /// Takes the next element, if there is one, and tells when it was given.
+    pub(super) fn receive_since(&self) -> (Received, Option<Instant>) {
+        let (element, since) = {
             let mut queue = lock(&self.0.queue);
             match queue.elements.pop_front() {
                 Some(element) => element,
-                None if queue.sender_gone => return Received::Closed,
-                None => return Received::Empty,
+                None if queue.sender_gone => return (Received::Closed, None),
+                None => return (Received::Empty, None),
             }
         };
+        self.note(&element);
         let rows = rows_of(&element);
         let before = self.0.rows.fetch_sub(rows, Ordering::AcqRel);
         if before >= self.0.capacity_rows && before - rows < self.0.capacity_rows {
             self.0.sender.notify();
         }
-        Received::Element(element)
+        (Received::Element(element), Some(since))
+    }
+
+    /// Lets others see how far the receiver is.
+    fn note(&self, element: &StreamElement) {
+        match element {
+            StreamElement::Watermark(watermark) if *watermark < Watermark::MAX => {
+                self.0.watermark.store(watermark.0, Ordering::Relaxed);
+            }
+            StreamElement::Status(status) => {
+                self.0.is_idle.store(*status == StreamStatus::Idle, Ordering::Relaxed);
+            }
+            StreamElement::End => self.0.is_ended.store(true, Ordering::Relaxed),
+            StreamElement::Watermark(_) | StreamElement::Batch(_) | StreamElement::Latency(_) => {}
+        }
     }
 }
 

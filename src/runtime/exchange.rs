@@ -5,7 +5,7 @@ use arrow::compute::take_arrays;
 use arrow::record_batch::RecordBatch;
 use datafusion_common::hash_utils::{RandomState, create_hashes};
 
-use super::channel::Sender;
+use super::channel::{ChannelProbe, Sender};
 use crate::error::Error;
 use crate::stream::{RowKind, RowKinds, RunningWatermark, StreamBatch, StreamElement};
 
@@ -33,6 +33,10 @@ impl Outputs {
     /// Rows by the hash of `keys`; everything else, but for markers, to all.
     pub(super) fn hash(senders: Vec<Sender>, keys: Vec<usize>, seed: u64) -> Self {
         Self { senders, keys: Some(keys), hashes: Vec::new(), marker_state: seed | 1 }
+    }
+
+    pub(super) fn probes(&self) -> Vec<ChannelProbe> {
+        self.senders.iter().map(Sender::probe).collect()
     }
 
     /// Whether all receivers keep up.

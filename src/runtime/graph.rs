@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 
-use super::channel::{Receiver, Sender, Signal, channel};
+use super::channel::{ChannelProbe, Receiver, Sender, Signal, channel};
 use super::exchange::Outputs;
 use super::job::JobOptions;
-use super::latency::MarkerClock;
+use super::measure::{JobCells, MarkerClock, OperatorCell, TaskCells, TaskClock};
 use super::merge::{Inputs, Merge, MergeOrder, Second};
+use super::meter::Meter;
 use super::metrics::{OperatorReport, SourceCounters};
 use super::sink::SinkEnd;
 use super::source::{
     Aligned, AlignmentGroup, ListedRows, Reading, SourceShape, SplitInputs, SplitPipeline, SplitReaders,
 };
-use super::task::{ChannelInputs, End, Link, Markers, Task, TaskProgress};
+use super::task::{ChannelInputs, End, Link, LooseLink, Markers, Task, TaskProgress};
 use crate::connector::{CancelToken, Connectors, INGESTION_TIME, ReadRequest, Source};
 use crate::error::{Error, code};
 use crate::operator;
@@ -33,6 +34,7 @@ pub(super) struct Graph {
     pub(super) sources: Vec<SourceHandle>,
     /// Of each source, who reads its splits.
     pub(super) readers: Vec<SplitReaders>,
+    pub(super) cells: Arc<JobCells>,
 }
 
 /// What is read of a source while it runs.
@@ -55,12 +57,23 @@ pub(super) fn build(
     options: &JobOptions,
     cancel: &CancelToken,
 ) -> Result<Graph, Error> {
+    let clock = &options.clock.0;
+    let cells = |tasks, channels| {
+        let started_us = clock.elapsed_us();
+        Arc::new(JobCells { clock: Arc::clone(clock), started_us, tasks, channels })
+    };
     let mut builder = Builder {
         plan,
         connectors,
         options,
         cancel,
-        graph: Graph { tasks: Vec::new(), result: None, sources: Vec::new(), readers: Vec::new() },
+        graph: Graph {
+            tasks: Vec::new(),
+            result: None,
+            sources: Vec::new(),
+            readers: Vec::new(),
+            cells: cells(Vec::new(), Vec::new()),
+        },
         groups: BTreeMap::new(),
         late: BTreeMap::new(),
     };
@@ -71,7 +84,22 @@ pub(super) fn build(
     for sink in &plan.late_sinks {
         builder.late_sink(*sink)?;
     }
-    Ok(builder.graph)
+    let mut graph = builder.graph;
+    let tasks = graph.tasks.iter().map(|task| Arc::clone(&task.cells)).collect();
+    graph.cells = cells(tasks, channels(&graph.tasks));
+    Ok(graph)
+}
+
+/// The channels of all tasks: from a task, to a task or the caller, of late rows.
+fn channels(tasks: &[Task]) -> Vec<(usize, Option<usize>, bool, ChannelProbe)> {
+    let mut channels = Vec::new();
+    for (from, task) in tasks.iter().enumerate() {
+        for (is_late, probe) in task.outputs() {
+            let to = tasks.iter().position(|task| probe.leads_to(&task.signal));
+            channels.push((from, to, is_late, probe));
+        }
+    }
+    channels
 }
 
 struct Builder<'a> {
@@ -101,7 +129,10 @@ struct Draft {
     order: MergeOrder,
     /// Of the merged input.
     schema: SchemaRef,
-    chain: Vec<Link>,
+    /// What gives it rows, where that is a node of the plan: node and name.
+    head: Option<(NodeId, String)>,
+    subtask: usize,
+    chain: Vec<LooseLink>,
     markers: Option<Markers>,
     /// Where rows go that the source can't read.
     rejects: Option<Arc<Sender>>,
@@ -112,6 +143,13 @@ struct Draft {
     second: Option<Second>,
     /// Its inputs are the subtasks of one stage.
     in_step: bool,
+}
+
+/// Where the chain of a task ends.
+enum Ending {
+    Outputs(Outputs),
+    /// The node and its name.
+    Sink(SinkEnd, NodeId, String),
 }
 
 /// The subtasks of a node, all alike.
@@ -153,8 +191,7 @@ impl Builder<'_> {
             SinkTarget::Result => "Sink(result)".to_owned(),
             SinkTarget::Table(table) => format!("Sink({})", table.name),
         };
-        let report = OperatorReport::new(id, &name);
-        self.complete(draft, End::Sink(end, report));
+        self.complete(draft, Ending::Sink(end, id, name));
         Ok(())
     }
 
@@ -173,8 +210,7 @@ impl Builder<'_> {
         draft.late_table = Some(table.name.clone());
         let connector = self.connectors.get(&table.connector)?;
         let end = SinkEnd::table(connector.sink(table, Arc::clone(&node.schema))?);
-        let report = OperatorReport::new(id, &format!("Sink({})", table.name));
-        self.complete(draft, End::Sink(end, report));
+        self.complete(draft, Ending::Sink(end, id, format!("Sink({})", table.name)));
         Ok(())
     }
 
@@ -196,6 +232,7 @@ impl Builder<'_> {
                 let inputs = Box::new(ListedRows::new(rows, self.options.batch_rows));
                 let mut draft = self.draft("values", inputs, MergeOrder::Aligned, &node.schema);
                 draft.markers = self.markers(id);
+                draft.head = Some((id, "Values".to_owned()));
                 Ok(vec![draft])
             }
             Operation::Union => {
@@ -207,7 +244,9 @@ impl Builder<'_> {
                     }
                 }
                 let order = order_of(is_aligned(&node));
-                Ok(vec![self.joined("union", receivers, signal, order, &node.schema)])
+                let mut draft = self.joined("union", receivers, signal, order, &node.schema);
+                draft.head = Some((id, "Union".to_owned()));
+                Ok(vec![draft])
             }
             Operation::Exchange(distribution) => self.exchange(&node, distribution),
             Operation::WindowAggregate(aggregate) => self.window_aggregate(id, &node, aggregate),
@@ -251,7 +290,7 @@ impl Builder<'_> {
     ) -> Result<(), Error> {
         for draft in stage {
             let late = node.late.as_ref().map(|_| self.late_sender(id, &draft.signal));
-            draft.chain.push(Link::new(id, operator::create(node, input)?, late));
+            draft.chain.push(LooseLink::new(id, operator::create(node, input)?, late));
         }
         Ok(())
     }
@@ -357,6 +396,7 @@ impl Builder<'_> {
         let name = format!("source {}", table.name);
         let mut draft = self.draft(&name, Box::new(inputs), order_of(table.bounded), &plan_node.schema);
         draft.signal = signal;
+        draft.head = Some((id, format!("Source({})", table.name)));
         draft.markers = self.markers(id);
         draft.rejects = rejects;
         draft.reads_table = true;
@@ -376,6 +416,8 @@ impl Builder<'_> {
             inputs,
             order,
             schema: Arc::clone(schema),
+            head: None,
+            subtask: 0,
             chain: Vec::new(),
             markers: None,
             rejects: None,
@@ -394,7 +436,7 @@ impl Builder<'_> {
         order: MergeOrder,
         schema: &SchemaRef,
     ) -> Draft {
-        let mut draft = self.draft(name, Box::new(ChannelInputs(receivers)), order, schema);
+        let mut draft = self.draft(name, Box::new(ChannelInputs::new(receivers)), order, schema);
         draft.signal = signal;
         draft
     }
@@ -472,6 +514,7 @@ impl Builder<'_> {
             let name = format!("subtask {number}");
             let mut draft = self.joined(&name, receivers, signal, order_of(bounded), schema);
             draft.in_step = true;
+            draft.subtask = number;
             draft
         })
         .collect()
@@ -493,37 +536,72 @@ impl Builder<'_> {
                 receivers[target].push(receiver);
             }
             let outputs = Outputs::hash(senders, keys.to_vec(), self.options.seed);
-            self.complete(draft, End::Outputs(outputs));
+            self.complete(draft, Ending::Outputs(outputs));
         }
     }
 
     /// Ends a task in a channel to the task that sleeps on `receiver`.
     fn connect(&mut self, draft: Draft, receiver: &Arc<Signal>) -> Receiver {
         let (sender, end) = channel(self.options.channel_rows(), &draft.signal, receiver);
-        self.complete(draft, End::Outputs(Outputs::single(sender)));
+        self.complete(draft, Ending::Outputs(Outputs::single(sender)));
         end
     }
 
-    fn complete(&mut self, mut draft: Draft, end: End) {
+    /// Where the operators of a task tell what they do.
+    fn cells(&self, draft: &Draft, ending: &Ending) -> Arc<TaskCells> {
+        let cell = |node, name: &str| {
+            Arc::new(OperatorCell::new(node, name, draft.subtask, self.options.latency_granularity))
+        };
+        let mut operators: Vec<_> = draft.head.iter().map(|(node, name)| cell(*node, name)).collect();
+        operators.extend(draft.chain.iter().map(LooseLink::facts).map(|(node, name)| cell(node, name)));
+        match ending {
+            Ending::Sink(_, node, name) => operators.push(cell(*node, name)),
+            Ending::Outputs(_) if operators.is_empty() => operators.push(cell(0, &draft.name)),
+            Ending::Outputs(_) => {}
+        }
+        let clock = TaskClock::new(Arc::clone(&self.options.clock.0), operators.len());
+        Arc::new(TaskCells {
+            name: draft.name.clone(),
+            clock,
+            operators,
+            is_source: draft.head.is_some(),
+            is_late: draft.late_table.is_some(),
+        })
+    }
+
+    fn complete(&mut self, draft: Draft, ending: Ending) {
         let batch_rows = self.options.batch_rows;
-        let clock = &self.options.clock.0;
+        let cells = self.cells(&draft, &ending);
+        let first = usize::from(draft.head.is_some());
+        let places = draft.chain.into_iter().zip(first..);
+        let mut chain: Vec<Link> = places.map(|(link, place)| link.at(&cells, place)).collect();
+        let clock = Arc::clone(&self.options.clock.0);
         let now_us = clock.elapsed_us();
         let mut has_timers = false;
-        draft.chain.iter_mut().for_each(|link| has_timers |= link.open(now_us));
+        chain.iter_mut().for_each(|link| has_timers |= link.open(now_us));
+        let end = match ending {
+            Ending::Outputs(outputs) => End::Outputs(outputs),
+            Ending::Sink(sink, node, name) => {
+                let meter = Meter::new(&cells, cells.operators.len() - 1);
+                End::Sink(sink, Box::new(OperatorReport::new(node, &name)), Box::new(meter))
+            }
+        };
         self.graph.tasks.push(Task {
             name: draft.name,
             signal: draft.signal,
             input: Merge::new(draft.inputs, draft.order, draft.schema, batch_rows)
                 .in_step(draft.in_step)
                 .of_two(draft.second),
-            chain: draft.chain,
+            chain,
             end,
+            intake: Meter::new(&cells, 0),
+            cells,
             markers: draft.markers,
             rejects: draft.rejects,
             late_table: draft.late_table,
             reads_table: draft.reads_table,
             progress: TaskProgress::default(),
-            timers: has_timers.then(|| Arc::clone(clock)),
+            timers: has_timers.then_some(clock),
             flush_interval: self.options.buffer_timeout.max(Duration::from_millis(1)),
         });
     }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::channel::{Received, Receiver, Signal, lock};
 use super::graph::{self, SourceHandle};
+use super::measure::{JobCells, JobSnapshot, LatencyGranularity};
 use super::metrics::{JobSummary, OperatorReport, OperatorSummary, TaskReport};
 use super::source::{SplitReaders, SplitStatus};
 use super::task::all_arrived;
@@ -32,6 +33,8 @@ pub struct JobOptions {
     pub watermark_interval: Duration,
     /// Time between two latency markers of a source; zero: none.
     pub latency_interval: Duration,
+    /// What latency markers are told apart by.
+    pub latency_granularity: LatencyGranularity,
     /// Picks the channels that markers take.
     pub seed: u64,
     /// What sources take the time from: idleness, and how far rows are ahead.
@@ -66,6 +69,7 @@ impl Default for JobOptions {
             buffer_timeout: Duration::from_millis(100),
             watermark_interval: Duration::from_millis(200),
             latency_interval: Duration::from_millis(200),
+            latency_granularity: LatencyGranularity::default(),
             seed: 0,
             clock: JobClock::default(),
             channel_rows: None,
@@ -120,7 +124,8 @@ impl Job {
                 }
             }
         }
-        Ok(JobHandle { tasks, canceller, result: graph.result, sources: graph.sources.into(), started })
+        let (sources, cells) = (graph.sources.into(), graph.cells);
+        Ok(JobHandle { tasks, canceller, result: graph.result, sources, cells, started })
     }
 }
 
@@ -155,6 +160,7 @@ pub struct JobHandle {
     canceller: Canceller,
     result: Option<(Receiver, Arc<Signal>)>,
     sources: Arc<[SourceHandle]>,
+    cells: Arc<JobCells>,
     started: Instant,
 }
 
@@ -196,7 +202,7 @@ impl JobHandle {
 
     /// Reads how far the job is, from another thread.
     pub fn monitor(&self) -> Monitor {
-        Monitor(Arc::clone(&self.sources))
+        Monitor { sources: Arc::clone(&self.sources), cells: Arc::clone(&self.cells) }
     }
 
     /// Waits for all tasks. Rows of a SELECT that were not taken are dropped.
@@ -241,7 +247,10 @@ impl Drop for JobHandle {
 
 /// Reads how far a job is.
 #[derive(Debug, Clone)]
-pub struct Monitor(Arc<[SourceHandle]>);
+pub struct Monitor {
+    sources: Arc<[SourceHandle]>,
+    cells: Arc<JobCells>,
+}
 
 /// How far a job is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -258,7 +267,7 @@ impl Monitor {
     /// How far the job is now.
     pub fn progress(&self) -> Progress {
         let mut progress = Progress { bytes_total: Some(0), ..Progress::default() };
-        for source in self.0.iter() {
+        for source in self.sources.iter() {
             progress.rows_in += source.counters.rows_read.load(Ordering::Relaxed);
             progress.bytes_read += source.counters.bytes_read.load(Ordering::Relaxed);
             progress.bytes_total = progress.bytes_total.zip(source.bytes_total).map(|(sum, more)| sum + more);
@@ -271,13 +280,18 @@ impl Monitor {
     /// The splits of all sources, source by source, in their order. Of splits that are at an end
     /// only the last thousand are listed.
     pub fn splits(&self) -> Vec<SplitStatus> {
-        self.0.iter().flat_map(|source| source.counters.splits.list(&source.name)).collect()
+        self.sources.iter().flat_map(|source| source.counters.splits.list(&source.name)).collect()
     }
 
     /// The sources that wait for connections, and where: `'port' = '0'` takes any that is free.
     pub fn listening(&self) -> Vec<(String, SocketAddr)> {
         let listening = |source: &SourceHandle| Some((source.name.clone(), source.listens_on?));
-        self.0.iter().filter_map(listening).collect()
+        self.sources.iter().filter_map(listening).collect()
+    }
+
+    /// All that is measured, now. No task waits for it.
+    pub fn snapshot(&self) -> JobSnapshot {
+        JobSnapshot::take(&self.cells, &self.sources)
     }
 }
 
@@ -313,8 +327,8 @@ pub(super) fn summarise(
         tasks: Vec::new(),
     };
     for (name, report) in names.into_iter().zip(&reports) {
-        let times = report.times;
-        summary.tasks.push((name, times.busy, times.idle, times.back_pressured));
+        let [busy, idle, back_pressured] = report.times;
+        summary.tasks.push((name, busy, idle, back_pressured));
         if report.arrived.is_some() {
             summary.rows_out += report.operators.last().map_or(0, |sink| sink.rows_in);
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::channel::lock;
-use super::latency::{LatencyRecorder, LatencySummary};
+use super::measure::{DisorderCell, LatencyRecorder, LatencySummary};
 use super::source::SplitBoard;
 use crate::connector::RejectedRow;
 use crate::operator::RowCounts;
@@ -28,6 +28,10 @@ pub(super) struct SourceCounters {
     pub(super) future: AtomicU64,
     /// Files that were cut short while they were read.
     pub(super) truncations: AtomicU64,
+    /// Time that readers spent to read rows, microseconds.
+    pub(super) read_us: AtomicU64,
+    /// How far rows are out of order.
+    pub(super) disorder: DisorderCell,
     pub(super) splits: SplitBoard,
     samples: Mutex<Vec<RejectedSample>>,
 }
@@ -79,19 +83,12 @@ impl OperatorReport {
     }
 }
 
-/// Where the wall time of a task went. The three add up to it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct TaskTimes {
-    pub(super) busy: Duration,
-    pub(super) idle: Duration,
-    pub(super) back_pressured: Duration,
-}
-
 /// What a task leaves when it ends.
 #[derive(Debug, Default, Clone)]
 pub(super) struct TaskReport {
     pub(super) operators: Vec<OperatorReport>,
-    pub(super) times: TaskTimes,
+    /// Busy, idle, back-pressured.
+    pub(super) times: [Duration; 3],
     /// The last watermark before the end of the input, if it reads a table.
     pub(super) watermark: Option<Watermark>,
     /// Markers that came to a sink.

@@ -11,11 +11,13 @@
 //! queue has a bound in rows.
 
 mod channel;
+mod diagnose;
 mod exchange;
 mod graph;
 mod job;
-mod latency;
+mod measure;
 mod merge;
+mod meter;
 mod metrics;
 mod sink;
 mod source;
@@ -24,8 +26,16 @@ mod task;
 #[cfg(test)]
 mod tests;
 
+pub use diagnose::{
+    Bottleneck, BottleneckKind, Diagnosis, Finding, FindingKind, Holder, OperatorLoad, Pool, Pressure,
+    WatermarkAt, WindowAt, diagnose,
+};
+pub(crate) use diagnose::{length_text, moment_text};
 pub use job::{Canceller, Job, JobClock, JobHandle, JobOptions, Monitor, Progress};
-pub use latency::LatencySummary;
+pub use measure::{
+    ChannelSnapshot, Disorder, DisorderStep, JobSnapshot, LateCounts, LatencyGranularity, LatencySummary,
+    OperatorSnapshot, RowTimes, SourceSnapshot, TaskSnapshot,
+};
 pub use metrics::{JobSummary, OperatorSummary, RejectedSample};
 pub use source::{SplitState, SplitStatus};
 pub use stepped::{Schedule, Stepped};

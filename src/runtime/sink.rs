@@ -1,6 +1,6 @@
 //! The end of a stream: a table's sink, or the caller who asked.
 
-use super::channel::Sender;
+use super::channel::{ChannelProbe, Sender};
 use crate::connector::Sink;
 use crate::error::Error;
 use crate::stream::{StreamBatch, StreamElement};
@@ -35,6 +35,14 @@ impl SinkEnd {
         match self {
             Self::Table { .. } => true,
             Self::Result(sender) => sender.is_open(),
+        }
+    }
+
+    /// The way to the caller.
+    pub(super) fn probe(&self) -> Option<ChannelProbe> {
+        match self {
+            Self::Table { .. } => None,
+            Self::Result(sender) => Some(sender.probe()),
         }
     }
 

@@ -5,11 +5,13 @@
 mod tests;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::channel::{Received, Receiver};
 use super::graph::{self, SourceHandle};
 use super::job::{JobOptions, panic_text, summarise};
+use super::measure::{Activity, JobCells, JobSnapshot};
 use super::metrics::{JobSummary, OperatorReport, TaskReport};
 use super::source::{SplitReaders, SplitStatus};
 use super::task::{Task, Worked};
@@ -70,6 +72,7 @@ pub struct Stepped {
     rows: Vec<StreamBatch>,
     is_held: bool,
     sources: Vec<SourceHandle>,
+    cells: Arc<JobCells>,
     cancel: CancelToken,
     schedule: Schedule,
     failure: Option<Error>,
@@ -96,6 +99,7 @@ impl Stepped {
             rows: Vec::new(),
             is_held: false,
             sources: graph.sources,
+            cells: graph.cells,
             cancel,
             schedule,
             failure: None,
@@ -167,11 +171,28 @@ impl Stepped {
 
     fn step(&mut self, slot: usize) -> Result<bool, Error> {
         let Slot::Runs(task) = &mut self.slots[slot] else { return Ok(false) };
+        let clock = Arc::clone(&task.cells);
+        let clock = &clock.clock;
+        if !task.has_room() {
+            // It was full, if only since its last turn.
+            clock.was(Activity::BackPressured);
+        }
         let step = catch_unwind(AssertUnwindSafe(|| task.step(&self.cancel)));
         match step.unwrap_or_else(|panic| Err(Error::internal(&task.name, panic_text(panic.as_ref()))))? {
-            Worked::Done => Ok(true),
-            Worked::Full | Worked::Waiting => Ok(false),
+            Worked::Done => {
+                clock.turn_to(if task.has_room() { Activity::Idle } else { Activity::BackPressured });
+                Ok(true)
+            }
+            Worked::Full => {
+                clock.turn_to(Activity::BackPressured);
+                Ok(false)
+            }
+            Worked::Waiting => {
+                clock.turn_to(Activity::Idle);
+                Ok(false)
+            }
             Worked::Over => {
+                task.end();
                 self.slots[slot] = Slot::Over(task.name.clone(), Box::new(task.report()), task.watermark());
                 Ok(true)
             }
@@ -242,6 +263,16 @@ impl Stepped {
             Slot::Over(name, report, _) => (name.clone(), report.as_ref().clone()),
         });
         summarise(&self.sources, reports.collect(), self.started.elapsed())
+    }
+
+    /// All that is measured, now, by the job's clock.
+    pub fn snapshot(&mut self) -> JobSnapshot {
+        for slot in &mut self.slots {
+            if let Slot::Runs(task) = slot {
+                task.publish(true);
+            }
+        }
+        JobSnapshot::take(&self.cells, &self.sources)
     }
 
     /// The splits of all sources, source by source, in their order.

@@ -4,11 +4,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::channel::{Received, Receiver, Sender, Signal};
+use super::channel::{ChannelProbe, Received, Receiver, Sender, Signal};
 use super::exchange::Outputs;
-use super::latency::{LatencyRecorder, MarkerClock};
+use super::measure::{Activity, LatencyRecorder, MarkerClock, TaskCells};
 use super::merge::{Inputs, Merge, Merged, Polled};
-use super::metrics::{OperatorReport, TaskReport, TaskTimes};
+use super::meter::Meter;
+use super::metrics::{OperatorReport, TaskReport};
 use super::sink::SinkEnd;
 use crate::connector::CancelToken;
 use crate::error::Error;
@@ -25,14 +26,35 @@ pub(super) struct Link {
     report: OperatorReport,
     /// Where its late rows go, if anywhere.
     late: Option<Sender>,
+    meter: Meter,
+}
+
+/// An operator whose place in a task is not known yet.
+pub(super) struct LooseLink {
+    node: usize,
+    operator: Box<dyn Operator>,
+    late: Option<Sender>,
+}
+
+impl LooseLink {
+    pub(super) fn new(node: usize, operator: Box<dyn Operator>, late: Option<Sender>) -> Self {
+        Self { node, operator, late }
+    }
+
+    /// The plan's node and the operator's name.
+    pub(super) fn facts(&self) -> (usize, &'static str) {
+        (self.node, self.operator.name())
+    }
+
+    /// The operator at this place of a task.
+    pub(super) fn at(self, task: &Arc<TaskCells>, place: usize) -> Link {
+        let Self { node, operator, late } = self;
+        let report = OperatorReport::new(node, operator.name());
+        Link { operator, output: Output::default(), report, late, meter: Meter::new(task, place) }
+    }
 }
 
 impl Link {
-    pub(super) fn new(node: usize, operator: Box<dyn Operator>, late: Option<Sender>) -> Self {
-        let report = OperatorReport::new(node, operator.name());
-        Self { operator, output: Output::default(), report, late }
-    }
-
     /// Tells the operator that the job starts. Whether it wants to be woken some time.
     pub(super) fn open(&mut self, now_us: i64) -> bool {
         self.operator.open(now_us);
@@ -43,7 +65,7 @@ impl Link {
 /// Where the chain ends.
 pub(super) enum End {
     Outputs(Outputs),
-    Sink(SinkEnd, OperatorReport),
+    Sink(SinkEnd, Box<OperatorReport>, Box<Meter>),
 }
 
 /// What a piece of work came to.
@@ -63,35 +85,44 @@ impl End {
     fn has_room(&self) -> bool {
         match self {
             Self::Outputs(outputs) => outputs.have_room(),
-            Self::Sink(sink, _) => sink.has_room(),
+            Self::Sink(sink, ..) => sink.has_room(),
         }
     }
 
     fn is_open(&self) -> bool {
         match self {
             Self::Outputs(outputs) => outputs.are_open(),
-            Self::Sink(sink, _) => sink.is_open(),
+            Self::Sink(sink, ..) => sink.is_open(),
         }
     }
 
     fn accept(&mut self, element: StreamElement) -> Result<(), Error> {
         match self {
             Self::Outputs(outputs) => outputs.send(element),
-            Self::Sink(sink, report) => match element {
+            Self::Sink(sink, report, meter) => match element {
                 StreamElement::Batch(batch) => {
-                    let rows = batch.num_rows() as u64;
+                    let (rows, arrived) = (batch.num_rows() as u64, batch.arrived);
                     report.rows_in += rows;
+                    let started = meter.takes(&batch);
                     sink.write(batch)?;
                     report.counts.used += rows;
                     report.rows_out += rows;
+                    meter.wrote(started, rows, arrived, &report.counts);
                     Ok(())
                 }
                 StreamElement::Latency(marker) => {
-                    report.latency.record(marker);
+                    meter.marker(marker);
                     Ok(())
                 }
-                StreamElement::End => sink.finish(),
-                StreamElement::Watermark(_) | StreamElement::Status(_) => Ok(()),
+                StreamElement::End => {
+                    meter.enter();
+                    sink.finish()
+                }
+                StreamElement::Watermark(watermark) => {
+                    meter.hears(watermark);
+                    Ok(())
+                }
+                StreamElement::Status(_) => Ok(()),
             },
         }
     }
@@ -99,7 +130,10 @@ impl End {
     fn flush(&mut self) -> Result<(), Error> {
         match self {
             Self::Outputs(_) => Ok(()),
-            Self::Sink(sink, _) => sink.flush(),
+            Self::Sink(sink, _, meter) => {
+                meter.enter();
+                sink.flush()
+            }
         }
     }
 }
@@ -118,6 +152,9 @@ pub(super) struct Task {
     pub(super) chain: Vec<Link>,
     pub(super) end: End,
     pub(super) markers: Option<Markers>,
+    pub(super) cells: Arc<TaskCells>,
+    /// The place of its input in the chain: a source, or before the first operator.
+    pub(super) intake: Meter,
     /// Its input is a table, not other tasks: its watermarks are those that the rows gave.
     pub(super) reads_table: bool,
     pub(super) flush_interval: Duration,
@@ -149,19 +186,20 @@ impl Default for TaskProgress {
 impl Task {
     /// Runs to the end of the input, to the end of interest in the output, or until cancelled.
     pub(super) fn run(mut self, cancel: &CancelToken) -> Result<TaskReport, Error> {
-        let started = Instant::now();
-        let mut times = TaskTimes::default();
+        let ended = self.work(cancel);
+        self.end();
+        ended.map(|()| self.report())
+    }
+
+    fn work(&mut self, cancel: &CancelToken) -> Result<(), Error> {
         loop {
             match self.step(cancel)? {
                 Worked::Done => {}
-                Worked::Full => times.back_pressured += self.sleep(LONGEST_SLEEP),
-                Worked::Waiting => times.idle += self.sleep(self.longest_nap()),
-                Worked::Over => break,
+                Worked::Full => self.sleep(Activity::BackPressured, LONGEST_SLEEP),
+                Worked::Waiting => self.sleep(Activity::Idle, self.longest_nap()),
+                Worked::Over => return Ok(()),
             }
         }
-        let waited = times.idle + times.back_pressured;
-        times.busy = started.elapsed().saturating_sub(waited);
-        Ok(TaskReport { times, ..self.report() })
     }
 
     /// One piece of work: takes an element, processes it, hands on what it gives. Does not wait.
@@ -174,13 +212,14 @@ impl Task {
             self.input.pause();
             return Ok(Worked::Full);
         }
-        self.emit_marker()?;
+        self.cells.clock.turn_to(Activity::Works(0));
         if self.fire_timers()? {
             return Ok(Worked::Done);
         }
         match self.input.next()? {
             Merged::Element(element) => self.take(element)?,
             Merged::Second(batch) => {
+                self.note_wait(&batch);
                 feed_second(&mut self.chain, &mut self.end, batch)?;
                 self.progress.ended = self.stop_if_satisfied()?;
             }
@@ -199,14 +238,33 @@ impl Task {
         {
             self.progress.watermark = Some(reached);
         }
-        let is_batch = matches!(element, StreamElement::Batch(_));
+        let arrived = match &element {
+            StreamElement::Batch(batch) => {
+                self.note_wait(batch);
+                Some(batch.arrived)
+            }
+            _ => None,
+        };
+        if self.cells.is_source {
+            self.intake.gives(&element);
+        }
+        let is_batch = arrived.is_some();
         feed(&mut self.chain, &mut self.end, element)?;
+        if let Some(arrived) = arrived {
+            self.emit_marker(arrived)?;
+        }
         self.progress.ended = self.stop_if_satisfied()?;
         if is_batch && self.progress.flushed.elapsed() >= self.flush_interval {
             self.end.flush()?;
             self.progress.flushed = Instant::now();
         }
         Ok(())
+    }
+
+    /// Measures how long rows have waited to be taken.
+    fn note_wait(&mut self, batch: &StreamBatch) {
+        let since = self.input.waited_since().unwrap_or(batch.arrived);
+        self.intake.waited(since, batch.num_rows() as u64);
     }
 
     fn close(&mut self, cancel: &CancelToken) {
@@ -218,14 +276,12 @@ impl Task {
 
     /// How long there can be nothing to do without an input.
     fn longest_nap(&self) -> Duration {
-        let until_marker = self.markers.as_ref().map(|m| m.clock.until_due(Instant::now()));
         let until_timer = self.timers.as_ref().and_then(|clock| {
             let next = self.chain.iter().filter_map(|link| link.operator.next_timer()).min()?;
             let left = next.saturating_sub(clock.elapsed_us()).max(0);
             Some(Duration::from_micros(left.unsigned_abs()))
         });
-        let due = [until_marker, until_timer].into_iter().flatten().min();
-        due.unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP)
+        until_timer.unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP)
     }
 
     /// Wakes the operators whose time has come. Whether there was one.
@@ -236,7 +292,9 @@ impl Task {
         let mut chain = self.chain.as_mut_slice();
         while let Some((link, rest)) = chain.split_first_mut() {
             if link.operator.next_timer().is_some_and(|due| due <= now) {
+                let started = link.meter.enter();
                 let processed = link.operator.process_timer(now, &mut link.output);
+                link.meter.released(started, link.output.rows());
                 processed
                     .map_err(|error| error.context(format_args!("operator \"{}\"", link.report.name)))?;
                 pass_on(link, rest, &mut self.end)?;
@@ -253,23 +311,42 @@ impl Task {
     }
 
     /// Whether all who take the task's rows keep up.
-    fn has_room(&self) -> bool {
+    pub(super) fn has_room(&self) -> bool {
         self.end.has_room() && self.side_outputs().all(Sender::has_room)
     }
 
-    fn sleep(&self, longest: Duration) -> Duration {
-        let before = Instant::now();
+    fn sleep(&mut self, activity: Activity, longest: Duration) {
+        self.cells.clock.turn_to(activity);
+        self.publish(false);
         self.signal.wait(longest);
-        before.elapsed()
     }
 
-    fn emit_marker(&mut self) -> Result<(), Error> {
+    /// It does nothing any more: what was measured is complete.
+    pub(super) fn end(&mut self) {
+        self.cells.clock.turn_to(Activity::Over);
+        self.publish(true);
+        self.intake.flush();
+        self.chain.iter_mut().for_each(|link| link.meter.flush());
+        if let End::Sink(_, _, meter) = &mut self.end {
+            meter.flush();
+        }
+    }
+
+    /// Lets others see what its operators keep.
+    pub(super) fn publish(&mut self, is_urgent: bool) {
+        for link in &mut self.chain {
+            link.meter.publish(link.operator.as_ref(), is_urgent);
+        }
+    }
+
+    /// Sends a marker behind rows that were read at `arrived`, if one is due. It was made when they
+    /// were read, and what they wait for it waits for.
+    fn emit_marker(&mut self, arrived: Instant) -> Result<(), Error> {
         let Some(markers) = &mut self.markers else { return Ok(()) };
-        let now = Instant::now();
-        if !markers.clock.is_due(now) {
+        if !markers.clock.is_due(Instant::now()) {
             return Ok(());
         }
-        let marker = LatencyMarker { source: markers.source, subtask: 0, made: now };
+        let marker = LatencyMarker { source: markers.source, subtask: 0, made: arrived };
         feed(&mut self.chain, &mut self.end, StreamElement::Latency(marker))
     }
 
@@ -283,27 +360,47 @@ impl Task {
         Ok(true)
     }
 
-    /// What it has done so far, but for where its time went.
+    /// What it has done so far.
     pub(super) fn report(&self) -> TaskReport {
-        let of_link = |link: &Link| OperatorReport { counts: link.output.counts, ..link.report.clone() };
+        let of_link = |link: &Link| OperatorReport {
+            counts: link.output.counts,
+            latency: link.meter.recorders().all_markers(),
+            ..link.report.clone()
+        };
         let mut operators: Vec<_> = self.chain.iter().map(of_link).collect();
         let (mut arrived, mut late_rows) = (None, None);
-        if let End::Sink(_, report) = &self.end {
+        if let End::Sink(_, report, meter) = &self.end {
+            let report =
+                OperatorReport { latency: meter.recorders().all_markers(), ..report.as_ref().clone() };
             match &self.late_table {
                 Some(table) => late_rows = Some((table.clone(), report.rows_in)),
                 None => arrived = Some(report.latency.clone()),
             }
-            operators.push(report.clone());
+            operators.push(report);
         }
         let watermark = self.progress.watermark.filter(|_| self.reads_table);
-        TaskReport { operators, times: TaskTimes::default(), watermark, arrived, late_rows }
+        let times = self.cells.clock.read();
+        let sum = times.all_busy_us() + times.idle_us + times.back_pressured_us;
+        debug_assert_eq!(sum, times.total_us, "the times of task \"{}\" do not add up", self.name);
+        let times = [times.all_busy_us(), times.idle_us, times.back_pressured_us].map(Duration::from_micros);
+        TaskReport { operators, times, watermark, arrived, late_rows }
+    }
+
+    /// The channels that it gives to; those of late rows are marked.
+    pub(super) fn outputs(&self) -> Vec<(bool, ChannelProbe)> {
+        let end = match &self.end {
+            End::Outputs(outputs) => outputs.probes(),
+            End::Sink(sink, ..) => sink.probe().into_iter().collect(),
+        };
+        let late = self.side_outputs().map(|sender| (true, sender.probe()));
+        end.into_iter().map(|probe| (false, probe)).chain(late).collect()
     }
 
     /// An operator that does not account for every row that it took, and what it counts.
     pub(super) fn unaccounted(&self) -> Option<(&str, u64, RowCounts)> {
         let links = self.chain.iter().map(|link| (&link.report, link.output.counts));
         let sink = match &self.end {
-            End::Sink(_, report) => Some((report, report.counts)),
+            End::Sink(_, report, _) => Some((report.as_ref(), report.counts)),
             End::Outputs(_) => None,
         };
         let wrong = links.chain(sink).find(|(report, counts)| !counts.account_for(report.rows_in));
@@ -324,20 +421,31 @@ impl Task {
 /// Gives an element to the first operator of a chain, and what it gives to the next, to the end.
 fn feed(chain: &mut [Link], end: &mut End, element: StreamElement) -> Result<(), Error> {
     let Some((link, rest)) = chain.split_first_mut() else { return end.accept(element) };
-    let (operator, output) = (&mut link.operator, &mut link.output);
+    let (operator, output, meter) = (&mut link.operator, &mut link.output, &mut link.meter);
     let result = match element {
         StreamElement::Batch(batch) => {
-            link.report.rows_in += batch.num_rows() as u64;
-            operator.process_batch(batch, output)
+            let rows = batch.num_rows() as u64;
+            link.report.rows_in += rows;
+            let started = meter.takes(&batch);
+            let result = operator.process_batch(batch, output);
+            meter.worked(started, rows, output.rows() > 0);
+            result
         }
-        StreamElement::Watermark(watermark) => operator.process_watermark(watermark, output),
+        StreamElement::Watermark(watermark) => {
+            let started = meter.hears(watermark);
+            let result = operator.process_watermark(watermark, output);
+            meter.released(started, output.rows());
+            result
+        }
         StreamElement::Latency(marker) => {
-            link.report.latency.record(marker);
+            meter.marker(marker);
             return feed(rest, end, StreamElement::Latency(marker));
         }
         StreamElement::Status(status) => return feed(rest, end, StreamElement::Status(status)),
         StreamElement::End => {
+            let started = meter.enter();
             let finished = operator.finish(output);
+            meter.released(started, output.rows());
             finished.map_err(|error| error.context(format_args!("operator \"{}\"", link.report.name)))?;
             pass_on(link, rest, end)?;
             return feed(rest, end, StreamElement::End);
@@ -352,13 +460,18 @@ fn feed_second(chain: &mut [Link], end: &mut End, batch: StreamBatch) -> Result<
     let Some((link, rest)) = chain.split_first_mut() else {
         return Err(Error::internal("task", "rows of a second input without an operator of two"));
     };
-    link.report.rows_in += batch.num_rows() as u64;
+    let rows = batch.num_rows() as u64;
+    link.report.rows_in += rows;
+    let started = link.meter.takes(&batch);
     let processed = link.operator.process_second(batch, &mut link.output);
+    link.meter.worked(started, rows, link.output.rows() > 0);
     processed.map_err(|error| error.context(format_args!("operator \"{}\"", link.report.name)))?;
     pass_on(link, rest, end)
 }
 
 fn pass_on(link: &mut Link, rest: &mut [Link], end: &mut End) -> Result<(), Error> {
+    link.meter.counts(&link.output.counts);
+    link.meter.publish(link.operator.as_ref(), false);
     for batch in link.output.drain_late() {
         if let Some(late) = &link.late {
             late.send(StreamElement::Batch(batch));
@@ -369,22 +482,39 @@ fn pass_on(link: &mut Link, rest: &mut [Link], end: &mut End) -> Result<(), Erro
         if let StreamElement::Batch(batch) = &element {
             link.report.rows_out += batch.num_rows() as u64;
         }
+        link.meter.gives(&element);
         feed(rest, end, element)?;
     }
     Ok(())
 }
 
 /// Channels from other tasks as inputs of a merge.
-pub(super) struct ChannelInputs(pub(super) Vec<Receiver>);
+pub(super) struct ChannelInputs {
+    receivers: Vec<Receiver>,
+    /// Since when the last element had been there.
+    since: Option<Instant>,
+}
+
+impl ChannelInputs {
+    pub(super) fn new(receivers: Vec<Receiver>) -> Self {
+        Self { receivers, since: None }
+    }
+}
 
 impl Inputs for ChannelInputs {
     fn len(&self) -> usize {
-        self.0.len()
+        self.receivers.len()
+    }
+
+    fn waited_since(&self) -> Option<Instant> {
+        self.since
     }
 
     fn poll(&mut self, input: usize) -> Result<Polled, Error> {
+        let (received, since) = self.receivers[input].receive_since();
+        self.since = since;
         // A sender that is gone without `End` has failed or was cancelled, and so is the job.
-        Ok(match self.0[input].receive() {
+        Ok(match received {
             Received::Element(element) => Polled::Element(element),
             Received::Empty | Received::Closed => Polled::Pending,
         })
@@ -398,6 +528,10 @@ impl Inputs for Box<dyn Inputs> {
 
     fn poll(&mut self, input: usize) -> Result<Polled, Error> {
         self.as_mut().poll(input)
+    }
+
+    fn waited_since(&self) -> Option<Instant> {
+        self.as_ref().waited_since()
     }
 
     fn refresh(&mut self) -> Result<(), Error> {

@@ -7,6 +7,7 @@ use arrow::array::{ArrayRef, BooleanArray, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 
+use super::Jobs;
 use super::settings::Settings;
 use crate::catalog::{Catalog, Column, ColumnKind, Relation, Table, View, WatermarkSpec};
 use crate::error::Error;
@@ -37,6 +38,22 @@ pub(super) fn settings(settings: &Settings) -> Result<RecordBatch, Error> {
         about.push(info.about.to_owned());
     }
     texts(&[("key", keys), ("value", values), ("about", about)])
+}
+
+/// `SHOW JOBS`: job, name, state, rows_in, verdict; the oldest first.
+pub(super) fn jobs(jobs: &Jobs) -> Result<RecordBatch, Error> {
+    let jobs = jobs.status();
+    let column = |read: &dyn Fn(&super::JobStatus) -> String| jobs.iter().map(read).collect::<Vec<_>>();
+    let state = |job: &super::JobStatus| if job.snapshot.is_over { "done" } else { "running" }.to_owned();
+    let rows =
+        |job: &super::JobStatus| job.snapshot.sources.iter().map(|source| source.rows_read).sum::<u64>();
+    texts(&[
+        ("job", column(&|job| job.number.to_string())),
+        ("name", column(&|job| job.name.clone())),
+        ("state", column(&state)),
+        ("rows_in", column(&|job| rows(job).to_string())),
+        ("verdict", column(&|job| job.diagnosis.verdict.clone())),
+    ])
 }
 
 /// `DESCRIBE`: name, type, null, key, extras, watermark; one row a column.

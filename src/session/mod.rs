@@ -2,11 +2,14 @@
 //!
 //! Invariant: nothing here prints or knows a terminal; what a statement gives is an [`Outcome`].
 
+mod analyze;
 mod describe;
 mod job;
+mod jobs;
 #[cfg(test)]
 mod late_tests;
 mod names;
+mod open_metrics;
 mod settings;
 mod stepped;
 #[cfg(test)]
@@ -26,6 +29,8 @@ use crate::sql::{self, CreateTable, CreateView, Drop, Explain, Insert, Show, Spa
 use crate::stream::Clock;
 
 pub use job::{InsertHandle, QueryHandle};
+pub use jobs::{JobStatus, Jobs};
+pub use open_metrics::OPEN_METRICS;
 pub use settings::{SettingInfo, Settings};
 pub use stepped::SteppedHandle;
 
@@ -74,6 +79,7 @@ pub struct Session {
     /// The text that was parsed last.
     source: Option<Arc<SourceText>>,
     clock: JobClock,
+    jobs: Jobs,
 }
 
 impl Default for Session {
@@ -97,6 +103,7 @@ impl Session {
             planner: OnceLock::new(),
             source: None,
             clock: JobClock::default(),
+            jobs: Jobs::default(),
         }
     }
 
@@ -109,6 +116,11 @@ impl Session {
     /// Its tables and views.
     pub fn catalog(&self) -> &Catalog {
         &self.catalog
+    }
+
+    /// Its jobs, running or done.
+    pub fn jobs(&self) -> &Jobs {
+        &self.jobs
     }
 
     /// Its settings.
@@ -186,6 +198,7 @@ impl Session {
                 let plan = self.planner().plan_query(query, &self.catalog)?;
                 let handle = QueryHandle::start(&plan, &self.connectors, &self.job_options())?;
                 self.add_side_tables(&plan)?;
+                self.jobs.add(plan, Vec::new(), handle.monitor());
                 Ok(Outcome::Query(Box::new(handle)))
             }
             Statement::Insert(insert) => self.insert(&[insert.as_ref()]),
@@ -193,6 +206,7 @@ impl Session {
                 self.insert(&inserts.iter().map(|spanned| &spanned.insert).collect::<Vec<_>>())
             }
             Statement::Explain(explain) => self.explain_statement(explain),
+            Statement::Diagnose(asked) => self.jobs.answer(asked).map(Outcome::Text),
             Statement::Set(setting) => {
                 let known = self.settings.get(&setting.key.name).is_ok();
                 let place = if known { setting.value_span } else { setting.key.span };
@@ -231,6 +245,7 @@ impl Session {
             buffer_timeout: self.settings.buffer_timeout(),
             watermark_interval: self.settings.watermark_interval(),
             latency_interval: self.settings.latency_interval(),
+            latency_granularity: self.settings.latency_granularity(),
             clock: self.clock.clone(),
             ..JobOptions::default()
         }
@@ -258,11 +273,15 @@ impl Session {
             | Statement::Reset(_)
             | Statement::ShowSettings
             | Statement::Show(_)
+            | Statement::Diagnose(_)
             | Statement::Describe(_) => Ok(None),
         }
     }
 
-    fn explain_statement(&self, explain: &Explain) -> Result<Outcome, Error> {
+    fn explain_statement(&mut self, explain: &Explain) -> Result<Outcome, Error> {
+        if explain.analyze {
+            return self.explain_analyze(explain);
+        }
         match self.plan(&explain.statement.statement)? {
             Some(plan) => Ok(Outcome::Text(explained(&plan, explain.json))),
             None => Err(Error::plan(code::INVALID_QUERY, "this statement has no plan")
@@ -271,10 +290,45 @@ impl Session {
         }
     }
 
+    /// Runs the statement to its end. The rows of a query are dropped, those of inserts are written.
+    fn explain_analyze(&mut self, explain: &Explain) -> Result<Outcome, Error> {
+        let statement = &explain.statement;
+        let Some(plan) = self.plan(&statement.statement)? else {
+            return Err(Error::internal("session", "a statement without plan is analyzed"));
+        };
+        if plan.sinks.iter().any(|sink| !plan.nodes[*sink].properties.bounded) {
+            return Err(Error::plan(code::INVALID_QUERY, "this statement does not end by itself")
+                .at(statement.span)
+                .hint("Start it and use DIAGNOSE, or add a LIMIT."));
+        }
+        let monitor = match self.dispatch(&statement.statement)? {
+            Outcome::Query(mut query) => {
+                while query.next_batch()?.is_some() {}
+                let monitor = query.monitor();
+                query.finish()?;
+                monitor
+            }
+            Outcome::Insert(insert) => {
+                let monitor = insert.monitor();
+                insert.finish()?;
+                monitor
+            }
+            Outcome::Done(_) | Outcome::Rows(_) | Outcome::Text(_) => {
+                return Err(Error::internal("session", "a plan started no job"));
+            }
+        };
+        let done = monitor.snapshot();
+        Ok(Outcome::Text(match explain.json {
+            true => format!("{:#}\n", analyze::to_json(&plan, &done)),
+            false => analyze::text(&plan, &done),
+        }))
+    }
+
     fn insert(&mut self, inserts: &[&Insert]) -> Result<Outcome, Error> {
         let plan = self.planner().plan_inserts(inserts, &self.catalog)?;
         let handle = InsertHandle::start(&plan, &self.connectors, &self.job_options())?;
         self.add_side_tables(&plan)?;
+        self.jobs.add(plan, handle.tables().to_vec(), handle.monitor());
         Ok(Outcome::Insert(Box::new(handle)))
     }
 
@@ -340,6 +394,7 @@ impl Session {
             Show::Functions => {
                 Ok(Outcome::Rows(describe::texts(&[("function", self.planner().function_names())])?))
             }
+            Show::Jobs => Ok(Outcome::Rows(describe::jobs(&self.jobs)?)),
             Show::Create(name) => Ok(Outcome::Text(describe::create_statement(self.relation(name)?))),
         }
     }

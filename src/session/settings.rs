@@ -6,6 +6,7 @@ use std::time::Duration;
 use chrono_tz::Tz;
 
 use crate::error::{Error, code, did_you_mean};
+use crate::runtime::LatencyGranularity;
 
 /// What a setting takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +42,7 @@ const TIME_ZONE: &str = "session.time-zone";
 const LATE_MAX_ROWS: &str = "late-rows.max-rows";
 const WATERMARK_INTERVAL: &str = "pipeline.auto-watermark-interval";
 const LATENCY_INTERVAL: &str = "metrics.latency.interval";
+const LATENCY_GRANULARITY: &str = "metrics.latency.granularity";
 
 /// All settings, by name.
 const ALL: &[SettingInfo] = &[
@@ -78,6 +80,13 @@ const ALL: &[SettingInfo] = &[
         default: "1000000",
         about: "Most rows that a side table made by LATE ROWS INTO holds in memory; one more is an error.",
         kind: Kind::Count { least: 1, most: 1 << 40 },
+    },
+    SettingInfo {
+        key: LATENCY_GRANULARITY,
+        aliases: &[],
+        default: "operator",
+        about: "What latency markers are told apart by: nothing, their source, or its subtask.",
+        kind: Kind::Word(&["single", "operator", "subtask"]),
     },
     SettingInfo {
         key: LATENCY_INTERVAL,
@@ -189,6 +198,11 @@ impl Settings {
     /// How often a watermark moves that moves periodically.
     pub fn watermark_interval(&self) -> Duration {
         self.duration(WATERMARK_INTERVAL)
+    }
+
+    /// What latency markers are told apart by.
+    pub fn latency_granularity(&self) -> LatencyGranularity {
+        LatencyGranularity::of(&self.text_of(LATENCY_GRANULARITY)).unwrap_or_default()
     }
 
     /// Most rows of a side table that `LATE ROWS INTO` makes.

@@ -32,8 +32,10 @@ pub enum Statement {
     StatementSet(Vec<SpannedInsert>),
     /// A query.
     Query(Box<Query>),
-    /// `EXPLAIN [PLAN FOR | JSON]`; only queries, inserts and statement sets can be explained.
+    /// `EXPLAIN [PLAN FOR | JSON | ANALYZE]`; only queries, inserts and statement sets can be explained.
     Explain(Box<Explain>),
+    /// `DIAGNOSE`, `EXPLAIN WATERMARK`, `EXPLAIN WINDOW`, `EXPLAIN LATENESS` of a job.
+    Diagnose(Diagnose),
     /// `SET 'key' = 'value'`.
     Set(Setting),
     /// `RESET ['key']`.
@@ -300,11 +302,49 @@ pub enum Emit {
     Early(Expr),
 }
 
-/// `EXPLAIN [PLAN FOR | JSON] statement`.
+/// `DIAGNOSE [JSON] [job]` and `EXPLAIN WATERMARK | WINDOW | LATENESS [JSON] [job]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnose {
+    /// What is asked.
+    pub question: Question,
+    /// As JSON instead of text.
+    pub json: bool,
+    /// The job: its number, or a table that it writes; `None`: the last one.
+    pub job: Option<Key>,
+}
+
+/// What a person asks about a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Question {
+    /// `DIAGNOSE`: what is wrong.
+    Findings,
+    /// `EXPLAIN WATERMARK`: how far event time is, and who holds it.
+    Watermark,
+    /// `EXPLAIN WINDOW`: why windows do not fire.
+    Window,
+    /// `EXPLAIN LATENESS`: what a delay costs and buys.
+    Lateness,
+}
+
+impl Question {
+    /// The words that ask it.
+    pub fn words(self) -> &'static [&'static str] {
+        match self {
+            Self::Findings => &["DIAGNOSE"],
+            Self::Watermark => &["EXPLAIN", "WATERMARK"],
+            Self::Window => &["EXPLAIN", "WINDOW"],
+            Self::Lateness => &["EXPLAIN", "LATENESS"],
+        }
+    }
+}
+
+/// `EXPLAIN [PLAN FOR | JSON | ANALYZE [JSON]] statement`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Explain {
     /// As JSON instead of a tree.
     pub json: bool,
+    /// `ANALYZE`: run it, and tell what was measured.
+    pub analyze: bool,
     /// What to explain.
     pub statement: SpannedStatement,
 }
@@ -318,6 +358,8 @@ pub enum Show {
     Views,
     /// `SHOW FUNCTIONS`.
     Functions,
+    /// `SHOW JOBS`.
+    Jobs,
     /// `SHOW CREATE TABLE name` or `SHOW CREATE VIEW name`.
     Create(ObjectName),
 }

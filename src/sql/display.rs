@@ -9,8 +9,8 @@ use sqlparser::ast::{
 };
 
 use super::ast::{
-    BlockClauses, ColumnDef, ColumnDefKind, CreateTable, CreateView, Drop, Emit, Explain, Insert, Key, Query,
-    Setting, Show, SqlType, Statement, TableOption, WatermarkDef,
+    BlockClauses, ColumnDef, ColumnDefKind, CreateTable, CreateView, Diagnose, Drop, Emit, Explain, Insert,
+    Key, Query, Setting, Show, SqlType, Statement, TableOption, WatermarkDef,
 };
 use super::{TABLE, query};
 
@@ -33,6 +33,7 @@ impl Display for Statement {
             }
             Self::Query(query) => query.fmt(f),
             Self::Explain(explain) => explain.fmt(f),
+            Self::Diagnose(diagnose) => diagnose.fmt(f),
             Self::Set(setting) => setting.fmt(f),
             Self::Reset(None) => f.write_str("RESET"),
             Self::Reset(Some(key)) => write!(f, "RESET {key}"),
@@ -57,8 +58,22 @@ impl Display for Setting {
 
 impl Display for Explain {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let kind = if self.json { "EXPLAIN JSON" } else { "EXPLAIN" };
-        write!(f, "{kind} {}", self.statement.statement)
+        let analyze = if self.analyze { " ANALYZE" } else { "" };
+        let json = if self.json { " JSON" } else { "" };
+        write!(f, "EXPLAIN{analyze}{json} {}", self.statement.statement)
+    }
+}
+
+impl Display for Diagnose {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.question.words().join(" "))?;
+        if self.json {
+            f.write_str(" JSON")?;
+        }
+        match &self.job {
+            Some(job) => write!(f, " {job}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -68,6 +83,7 @@ impl Display for Show {
             Self::Tables => f.write_str("SHOW TABLES"),
             Self::Views => f.write_str("SHOW VIEWS"),
             Self::Functions => f.write_str("SHOW FUNCTIONS"),
+            Self::Jobs => f.write_str("SHOW JOBS"),
             Self::Create(name) => write!(f, "SHOW CREATE TABLE {name}"),
         }
     }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use sqlparser::tokenizer::TokenWithSpan;
 
-use super::ast::{Explain, SpannedInsert, SpannedStatement, Statement};
+use super::ast::{Explain, Question, SpannedInsert, SpannedStatement, Statement};
 use super::errors;
 use super::lexer::{Lexed, span_of, starts_with_words};
 use super::statement::with_statement_parser;
@@ -39,10 +39,21 @@ pub(super) fn has_open_set(text: &str) -> bool {
 
 /// How many words come before what EXPLAIN explains; none without EXPLAIN.
 fn explain_words(tokens: &[TokenWithSpan]) -> usize {
-    [["EXPLAIN", "PLAN", "FOR"].as_slice(), &["EXPLAIN", "JSON"], &["EXPLAIN"]]
-        .iter()
-        .find(|words| starts_with_words(tokens, words))
-        .map_or(0, |words| words.len())
+    let forms: [&[&str]; 5] = [
+        &["EXPLAIN", "PLAN", "FOR"],
+        &["EXPLAIN", "JSON"],
+        &["EXPLAIN", "ANALYZE", "JSON"],
+        &["EXPLAIN", "ANALYZE"],
+        &["EXPLAIN"],
+    ];
+    forms.iter().find(|words| starts_with_words(tokens, words)).map_or(0, |words| words.len())
+}
+
+/// What is asked about a job, if that is what the statement does.
+fn question(tokens: &[TokenWithSpan]) -> Option<Question> {
+    [Question::Findings, Question::Watermark, Question::Window, Question::Lateness]
+        .into_iter()
+        .find(|question| starts_with_words(tokens, question.words()))
 }
 
 /// A script that is being read.
@@ -81,6 +92,10 @@ impl<'a> Script<'a> {
         let head = SET_HEADS.iter().find(|head| starts_with_words(tokens, head));
         let (statement, end) = if let Some(head) = head {
             self.statement_set(segment.clone(), head.len())?
+        } else if let Some(question) = question(tokens) {
+            let read =
+                with_statement_parser(self.text, self.lexed, tokens, |parser| parser.diagnose(question));
+            (read?, segment.end)
         } else if starts_with_words(tokens, &["EXPLAIN"]) {
             self.explain(segment.clone())?
         } else {
@@ -99,18 +114,15 @@ impl<'a> Script<'a> {
         SpannedStatement { statement, span, text: self.text[bytes].to_owned() }
     }
 
-    /// `EXPLAIN [PLAN FOR | JSON] statement`.
+    /// `EXPLAIN [PLAN FOR | JSON | ANALYZE [JSON]] statement`.
     fn explain(&mut self, segment: Range<usize>) -> Result<(Statement, usize), Error> {
         let tokens = self.tokens(&segment);
-        let json = starts_with_words(tokens, &["EXPLAIN", "JSON"]);
+        let analyze = starts_with_words(tokens, &["EXPLAIN", "ANALYZE"]);
+        let words = explain_words(tokens);
+        let json = starts_with_words(&tokens[words - 1..], &["JSON"]);
         let inner = segment.start + explain_words(tokens)..segment.end;
         if inner.is_empty() {
             return Err(errors::expected("a statement to explain", self.tokens(&segment), segment.len()));
-        }
-        if starts_with_words(self.tokens(&inner), &["ANALYZE"]) {
-            return Err(Error::parse(code::NOT_SUPPORTED, "EXPLAIN ANALYZE is not supported")
-                .at(span_of(&self.tokens(&segment)[..2]))
-                .hint("Use EXPLAIN or EXPLAIN JSON."));
         }
         if starts_with_words(self.tokens(&inner), &["EXPLAIN"]) {
             return Err(errors::expected("a query, INSERT INTO or a statement set", self.tokens(&inner), 0));
@@ -122,6 +134,7 @@ impl<'a> Script<'a> {
             | Statement::CreateView(_)
             | Statement::Drop(_)
             | Statement::Explain(_)
+            | Statement::Diagnose(_)
             | Statement::Set(_)
             | Statement::Reset(_)
             | Statement::ShowSettings
@@ -134,7 +147,7 @@ impl<'a> Script<'a> {
         }
         // The inner statement may have taken more segments.
         let end = self.segments[self.next - 1].end;
-        Ok((Statement::Explain(Box::new(Explain { json, statement })), end))
+        Ok((Statement::Explain(Box::new(Explain { json, analyze, statement })), end))
     }
 
     /// The inserts from `skip` tokens on up to END.

@@ -5,7 +5,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Span as TokenSpan, Token, TokenWithSpan};
 
-use super::ast::{CreateView, Drop, Insert, Key, Query, Setting, Show, Statement};
+use super::ast::{CreateView, Diagnose, Drop, Insert, Key, Query, Question, Setting, Show, Statement};
 use super::dialect::StreamDialect;
 use super::errors::{self, STATEMENTS};
 use super::lexer::blocks::{self, Extracted};
@@ -57,8 +57,8 @@ const NOT_OURS: &[&str] = &[
     "VACUUM",
 ];
 const FIRST_WORDS: &[&str] = &[
-    "BEGIN", "CREATE", "DESC", "DESCRIBE", "DROP", "EXECUTE", "EXPLAIN", "INSERT", "RESET", "SELECT", "SET",
-    "SHOW", "VALUES", "WITH",
+    "BEGIN", "CREATE", "DESC", "DESCRIBE", "DIAGNOSE", "DROP", "EXECUTE", "EXPLAIN", "INSERT", "RESET",
+    "SELECT", "SET", "SHOW", "VALUES", "WITH",
 ];
 
 /// Parses the tokens of one statement to their end.
@@ -302,6 +302,14 @@ impl StatementParser<'_> {
         }
     }
 
+    /// `DIAGNOSE [JSON] [job]` and its like.
+    pub(super) fn diagnose(&mut self, question: Question) -> Result<Statement, Error> {
+        self.expect(question.words())?;
+        let json = self.take(&["JSON"]);
+        let job = if self.at_end() { None } else { Some(self.key()?) };
+        Ok(Statement::Diagnose(Diagnose { question, json, job }))
+    }
+
     fn show(&mut self) -> Result<Statement, Error> {
         self.parser.advance_token();
         let show = if self.take(&["TABLES"]) {
@@ -310,13 +318,15 @@ impl StatementParser<'_> {
             Show::Views
         } else if self.take(&["FUNCTIONS"]) {
             Show::Functions
+        } else if self.take(&["JOBS"]) {
+            Show::Jobs
         } else if self.take(&["CREATE"]) {
             if !self.take(&["TABLE"]) && !self.take(&["VIEW"]) {
                 return Err(self.expected("TABLE or VIEW"));
             }
             Show::Create(self.name("the name of a table or view")?)
         } else {
-            let what = "TABLES, VIEWS, FUNCTIONS, CREATE TABLE or CREATE VIEW";
+            let what = "TABLES, VIEWS, FUNCTIONS, JOBS, CREATE TABLE or CREATE VIEW";
             return Err(self.expected(what).hint("Use SET without anything to see the settings."));
         };
         Ok(Statement::Show(show))

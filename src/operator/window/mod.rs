@@ -40,7 +40,7 @@ use arrow::record_batch::RecordBatch;
 
 use super::evaluate::{arrow_failure, failure};
 use super::late::LateRows;
-use super::{Operator, Output, StateSize};
+use super::{OpenWindow, Operator, Output, StateSize};
 use crate::error::{Error, code};
 use crate::plan::{AggregatePhase, WindowAggregateNode, WindowSource};
 use crate::stream::{StreamBatch, Watermark};
@@ -396,6 +396,28 @@ impl Operator for WindowAggregate {
 
     fn finish(&mut self, out: &mut Output) -> Result<(), Error> {
         if self.assigner().kind() == Kind::Global { self.fire_global(out) } else { self.fire(i64::MAX, out) }
+    }
+
+    fn open_windows(&self, most: usize) -> Vec<OpenWindow> {
+        let assigner = self.assigner();
+        let mut groups: BTreeMap<i64, usize> = BTreeMap::new();
+        let kept = (!self.slices.is_empty()).then_some((self.next_hop, 0));
+        let running = self.running.as_ref().map(|running| (running.next_end, running.sealed.groups));
+        let open = self.open.iter().map(|(key, table)| (key.end, table.len()));
+        for (end, more) in kept.into_iter().chain(running).chain(open) {
+            *groups.entry(end).or_default() += more;
+        }
+        let window = |(end, groups)| OpenWindow {
+            start: match self.open.keys().find(|key| key.end == end && !self.placer.is_sliced()) {
+                Some(key) => key.start,
+                None => assigner.window_start(end),
+            },
+            end,
+            fires_at: assigner.close(end),
+            groups,
+        };
+        let is_timed = assigner.kind() != Kind::Global;
+        groups.into_iter().filter(|_| is_timed).take(most).map(window).collect()
     }
 
     fn state(&self) -> StateSize {

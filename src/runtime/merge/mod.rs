@@ -14,6 +14,7 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use arrow::array::RecordBatchOptions;
 use arrow::compute::{concat_batches, interleave_record_batch};
@@ -41,6 +42,11 @@ pub(in crate::runtime) trait Inputs: Send {
     /// Whether more inputs may come.
     fn may_grow(&self) -> bool {
         false
+    }
+
+    /// Since when the element that was polled last had waited for that; `None`: since it was read.
+    fn waited_since(&self) -> Option<Instant> {
+        None
     }
 
     /// For some time nobody asked for elements.
@@ -100,8 +106,12 @@ pub(in crate::runtime) struct Merge<I> {
     ready: VecDeque<Merged>,
     /// Where two streams are kept apart: the second one.
     second: Option<Second>,
+    /// Of each batch in `ready`, since when its oldest rows wait.
+    waits: VecDeque<Option<Instant>>,
+    waited_since: Option<Instant>,
     segments: Vec<(usize, StreamBatch)>,
     segment_rows: usize,
+    segments_since: Option<Instant>,
     /// Inputs that are not finished, and whose turn it is among them.
     live: Vec<usize>,
     next_arrival: usize,
@@ -122,6 +132,8 @@ pub(in crate::runtime) struct Second {
 struct InputState {
     /// The batch whose rows come next, and how many of them have been taken.
     head: Option<(StreamBatch, usize)>,
+    /// Since when these rows wait to be taken.
+    waits_since: Option<Instant>,
     /// No row that is still to come has a smaller key.
     bound: Watermark,
     finished: bool,
@@ -130,7 +142,7 @@ struct InputState {
 
 impl InputState {
     fn new() -> Self {
-        Self { head: None, bound: Watermark::MIN, finished: false, idle: false }
+        Self { head: None, waits_since: None, bound: Watermark::MIN, finished: false, idle: false }
     }
 
     /// The key of the next row, or the bound of it.
@@ -166,8 +178,11 @@ impl<I: Inputs> Merge<I> {
             given: Watermark::MIN,
             ready: VecDeque::new(),
             second: None,
+            waits: VecDeque::new(),
+            waited_since: None,
             segments: Vec::new(),
             segment_rows: 0,
+            segments_since: None,
             live,
             next_arrival: 0,
             idle: false,
@@ -193,8 +208,9 @@ impl<I: Inputs> Merge<I> {
         }
     }
 
-    /// Gives rows of an input.
-    fn give(&mut self, input: usize, batch: StreamBatch) {
+    /// Gives rows of an input. `since` when the oldest of them wait.
+    fn give(&mut self, input: usize, batch: StreamBatch, since: Option<Instant>) {
+        self.waits.push_back(since);
         let is_second = self.is_second(input);
         self.ready.push_back(match is_second {
             true => Merged::Second(batch),
@@ -214,6 +230,9 @@ impl<I: Inputs> Merge<I> {
     pub(in crate::runtime) fn next(&mut self) -> Result<Merged, Error> {
         loop {
             if let Some(ready) = self.ready.pop_front() {
+                if let Merged::Element(StreamElement::Batch(batch)) | Merged::Second(batch) = &ready {
+                    self.waited_since = self.waits.pop_front().flatten().or(Some(batch.arrived));
+                }
                 return Ok(ready);
             }
             if self.ended {
@@ -234,6 +253,11 @@ impl<I: Inputs> Merge<I> {
         }
     }
 
+    /// Since when the rows of the batch that was given last had waited: the oldest of them.
+    pub(in crate::runtime) fn waited_since(&self) -> Option<Instant> {
+        self.waited_since
+    }
+
     /// For some time nobody asked for elements: it is not the inputs' fault that they gave none.
     pub(in crate::runtime) fn pause(&mut self) {
         self.inputs.pause();
@@ -245,7 +269,7 @@ impl<I: Inputs> Merge<I> {
         match element {
             StreamElement::Batch(batch) => {
                 let batch = self.relabel(0, batch)?;
-                self.give(0, batch);
+                self.give(0, batch, self.inputs.waited_since());
             }
             StreamElement::Watermark(watermark) => self.advance(watermark),
             StreamElement::Status(status) => {
@@ -294,6 +318,7 @@ impl<I: Inputs> Merge<I> {
         let others = self.states.iter().enumerate().filter(|(other, _)| *other != input);
         let limit =
             others.map(|(other, state)| (state.key(), other)).min().unwrap_or((Watermark::MAX, usize::MAX));
+        let since = self.states[input].waits_since;
         let Some((batch, taken)) = &mut self.states[input].head else { return };
         let room = self.batch_rows - self.segment_rows;
         let left = (batch.num_rows() - *taken).min(room);
@@ -304,6 +329,7 @@ impl<I: Inputs> Merge<I> {
         };
         // The first row was found to be the lowest; its key may have been raised to the bound.
         let run = run.max(1);
+        self.segments_since = [self.segments_since, since].into_iter().flatten().min();
         self.segments.push((input, batch.slice(*taken, run)));
         self.segment_rows += run;
         *taken += run;
@@ -323,7 +349,10 @@ impl<I: Inputs> Merge<I> {
             while state.head.is_none() && !state.finished {
                 let Polled::Element(element) = self.inputs.poll(input)? else { break };
                 match element {
-                    StreamElement::Batch(batch) if batch.num_rows() > 0 => state.head = Some((batch, 0)),
+                    StreamElement::Batch(batch) if batch.num_rows() > 0 => {
+                        state.waits_since = self.inputs.waited_since();
+                        state.head = Some((batch, 0));
+                    }
                     StreamElement::Batch(_) => {}
                     StreamElement::Watermark(watermark) => state.bound = state.bound.max(watermark),
                     StreamElement::Status(_) => {}
@@ -343,10 +372,11 @@ impl<I: Inputs> Merge<I> {
             self.segment_rows = 0;
             let (second, first): (Vec<_>, Vec<_>) =
                 segments.into_iter().partition(|(input, _)| self.is_second(*input));
+            let since = self.segments_since.take();
             for segments in [first, second] {
                 let Some(input) = segments.first().map(|(input, _)| *input) else { continue };
                 let batch = self.join(input, segments)?;
-                self.give(input, batch);
+                self.give(input, batch, since);
             }
         }
         let given = self.given;
@@ -463,7 +493,7 @@ impl<I: Inputs> Merge<I> {
             }
             self.states[input].bound = self.states[input].bound.max(last);
         }
-        self.give(input, batch);
+        self.give(input, batch, self.inputs.waited_since());
         Ok(())
     }
 

@@ -70,12 +70,14 @@ impl Aligned {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stream::{Clock, VirtualClock};
 
     #[test]
     fn a_group_that_was_all_idle_keeps_together_afterwards() {
         let (group, source) = (Arc::new(AlignmentGroup::default()), Arc::new(SourceCounters::default()));
         group.join(&source);
-        let [fast, slow] = ["fast", "slow"].map(|name| source.splits.add(name));
+        let clock: Arc<dyn Clock> = Arc::new(VirtualClock::default());
+        let [fast, slow] = ["fast", "slow"].map(|name| source.splits.add(name, &clock));
         let one = Alignment { group: "g".to_owned(), max_drift_us: 10, update_interval_us: 1 };
         let aligned = Aligned::new(&group, &one);
         fast.set_watermark(100);

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::super::channel::lock;
-use crate::stream::Watermark;
+use crate::stream::{Clock, Watermark};
 
 /// Splits that are at an end and still listed; of more only the number is kept.
 const LISTED_FINISHED: usize = 1_000;
@@ -74,6 +74,17 @@ pub struct SplitStatus {
     pub idle: bool,
     /// How far its event time has come; `None` before the first row, and without event time.
     pub watermark: Option<Watermark>,
+    /// How long it has been in this state, microseconds by the job's clock.
+    pub since_us: u64,
+    /// Rows that were read of it.
+    pub rows: u64,
+    /// The event time of its last row.
+    pub last_time: Option<i64>,
+    /// The highest event time among its rows.
+    pub latest_time: Option<i64>,
+    /// How far behind the clock the event time of its last row was when it was read, microseconds;
+    /// below 0: ahead of it.
+    pub lag_us: Option<i64>,
 }
 
 /// The place of one split on the board.
@@ -83,11 +94,32 @@ pub(super) struct SplitCell {
     state: AtomicU8,
     idle: AtomicBool,
     watermark: AtomicI64,
+    clock: Arc<dyn Clock>,
+    since_us: AtomicI64,
+    rows: AtomicU64,
+    last_time: AtomicI64,
+    latest_time: AtomicI64,
+    /// When the last row was read, by the wall clock.
+    read_at_us: AtomicI64,
 }
 
 impl SplitCell {
     pub(super) fn set(&self, state: SplitState) {
-        self.state.store(state.code(), Ordering::Relaxed);
+        if self.state.swap(state.code(), Ordering::Relaxed) != state.code() {
+            self.since_us.store(self.clock.elapsed_us(), Ordering::Relaxed);
+        }
+    }
+
+    /// Rows were read at `wall_us`.
+    pub(super) fn rows_read(&self, rows: u64, wall_us: i64) {
+        self.rows.fetch_add(rows, Ordering::Relaxed);
+        self.read_at_us.store(wall_us, Ordering::Relaxed);
+    }
+
+    /// The event times of the last row, and of the latest.
+    pub(super) fn set_times(&self, last: i64, latest: i64) {
+        self.last_time.store(last, Ordering::Relaxed);
+        self.latest_time.fetch_max(latest, Ordering::Relaxed);
     }
 
     pub(super) fn state(&self) -> SplitState {
@@ -111,12 +143,18 @@ pub(in super::super) struct SplitBoard {
 }
 
 impl SplitBoard {
-    pub(super) fn add(&self, name: &str) -> Arc<SplitCell> {
+    pub(super) fn add(&self, name: &str, clock: &Arc<dyn Clock>) -> Arc<SplitCell> {
         let cell = Arc::new(SplitCell {
             name: name.to_owned(),
             state: AtomicU8::new(SplitState::Unassigned.code()),
             idle: AtomicBool::new(false),
             watermark: AtomicI64::new(Watermark::MIN.0),
+            clock: Arc::clone(clock),
+            since_us: AtomicI64::new(clock.elapsed_us()),
+            rows: AtomicU64::new(0),
+            last_time: AtomicI64::new(i64::MIN),
+            latest_time: AtomicI64::new(i64::MIN),
+            read_at_us: AtomicI64::new(0),
         });
         lock(&self.cells).push(Arc::clone(&cell));
         cell
@@ -144,6 +182,7 @@ impl SplitBoard {
     /// The splits in their order; of those at an end only the last ones.
     pub(in super::super) fn list(&self, source: &str) -> Vec<SplitStatus> {
         let cells = lock(&self.cells);
+        let known = |time: &AtomicI64| Some(time.load(Ordering::Relaxed)).filter(|time| *time > i64::MIN);
         let status = |cell: &Arc<SplitCell>| SplitStatus {
             source: source.to_owned(),
             split: cell.name.clone(),
@@ -151,6 +190,17 @@ impl SplitBoard {
             idle: cell.idle.load(Ordering::Relaxed),
             watermark: Some(Watermark(cell.watermark.load(Ordering::Relaxed)))
                 .filter(|watermark| *watermark > Watermark::MIN),
+            since_us: cell
+                .clock
+                .elapsed_us()
+                .saturating_sub(cell.since_us.load(Ordering::Relaxed))
+                .max(0)
+                .unsigned_abs(),
+            rows: cell.rows.load(Ordering::Relaxed),
+            last_time: known(&cell.last_time),
+            latest_time: known(&cell.latest_time),
+            lag_us: known(&cell.last_time)
+                .map(|time| cell.read_at_us.load(Ordering::Relaxed).saturating_sub(time)),
         };
         cells.iter().map(status).collect()
     }

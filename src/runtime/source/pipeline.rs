@@ -11,6 +11,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 
 use super::super::channel::lock;
+use super::super::measure::DisorderProbe;
 use super::super::metrics::SourceCounters;
 use super::batch_of;
 use super::board::{SplitCell, SplitState};
@@ -154,6 +155,7 @@ pub(in super::super) struct SplitPipeline {
     /// It gave a row.
     has_spoken: bool,
     cell: Arc<SplitCell>,
+    disorder: DisorderProbe,
 }
 
 impl Drop for SplitPipeline {
@@ -173,9 +175,18 @@ pub(super) enum Step {
 
 impl SplitPipeline {
     pub(in super::super) fn new(reader: Box<dyn SplitReader>, shape: Arc<SourceShape>) -> Self {
-        let cell = shape.counters.splits.add(reader.name());
+        let cell = shape.counters.splits.add(reader.name(), &shape.clock);
         let watermark = Progress::new(shape.tick_us, shape.clock.elapsed_us());
-        Self { reader, shape, watermark, bytes_seen: 0, truncations_seen: 0, has_spoken: false, cell }
+        Self {
+            reader,
+            shape,
+            watermark,
+            bytes_seen: 0,
+            truncations_seen: 0,
+            has_spoken: false,
+            cell,
+            disorder: DisorderProbe::default(),
+        }
     }
 
     pub(super) fn cell(&self) -> &Arc<SplitCell> {
@@ -199,6 +210,7 @@ impl SplitPipeline {
 
     /// Reads on.
     pub(super) fn next(&mut self) -> Result<Step, Error> {
+        let begun_us = self.shape.clock.elapsed_us();
         let read = self.reader.next()?;
         let arrived = Instant::now();
         let bytes = self.reader.progress().0;
@@ -226,6 +238,8 @@ impl SplitPipeline {
         self.has_spoken = true;
         let total = (rows.num_rows() + rejected.len()) as u64;
         counters.rows_read.fetch_add(total, Ordering::Relaxed);
+        let read_us = self.shape.clock.elapsed_us().saturating_sub(begun_us).max(0);
+        counters.read_us.fetch_add(read_us.unsigned_abs(), Ordering::Relaxed);
         let mut kept = Vec::new();
         if let Some(rejects) = self.rejects()
             && rejected.iter().any(|row| row.keep)
@@ -236,6 +250,7 @@ impl SplitPipeline {
             counters.reject(self.reader.name(), rejected);
         }
         let wall_us = self.shape.clock.wall_us();
+        self.cell.rows_read(total, wall_us);
         if self.shape.advance_delay_us().is_some() {
             let arrival = Arrival { wall_us, elapsed_us: self.shape.clock.elapsed_us() };
             *lock(&self.shape.last_arrival) = Some(arrival);
@@ -320,6 +335,10 @@ impl SplitPipeline {
                 let time = evaluate(&spec.time, &rows)?;
                 (times, nulls) = event_times(time.as_ref())?;
             }
+        }
+        self.disorder.look(&times, nulls.as_ref(), &shape.counters.disorder);
+        if let Some(last) = times.last() {
+            self.cell.set_times(*last, self.disorder.latest());
         }
         let (wanted, wanted_nulls) =
             rule.wanted(&rows, &times, nulls.as_ref()).map_err(|error| self.place(error))?;

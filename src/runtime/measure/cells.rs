@@ -1,0 +1,194 @@
+//! The counters of operators, tasks and jobs where others can read them.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, TryLockError};
+
+use arrow::array::AsArray;
+use arrow::datatypes::DataType;
+use arrow::record_batch::RecordBatch;
+
+use super::super::channel::{ChannelProbe, lock};
+use super::latency::{LatencyCell, LatencyGranularity, Measured};
+use super::times::TaskClock;
+use crate::operator::{OpenWindow, RowCounts, StateSize};
+use crate::stream::{Clock, Watermark};
+
+/// Open windows that an operator tells of.
+const MOST_WINDOWS: usize = 64;
+
+/// One operator of one task.
+#[derive(Debug)]
+pub(in crate::runtime) struct OperatorCell {
+    /// Of the plan.
+    pub(in crate::runtime) node: usize,
+    pub(in crate::runtime) name: String,
+    pub(in crate::runtime) subtask: usize,
+    pub(in crate::runtime) rows_in: AtomicU64,
+    pub(in crate::runtime) rows_out: AtomicU64,
+    pub(in crate::runtime) batches_in: AtomicU64,
+    pub(in crate::runtime) batches_out: AtomicU64,
+    pub(in crate::runtime) bytes_in: AtomicU64,
+    pub(in crate::runtime) bytes_out: AtomicU64,
+    pub(in crate::runtime) watermark_in: AtomicI64,
+    pub(in crate::runtime) watermark_out: AtomicI64,
+    /// When the watermark of its input last rose, by the job's clock.
+    pub(in crate::runtime) watermark_since_us: AtomicI64,
+    /// As [`RowCounts`] has them: used, late, without time, future, filtered, held, partly late.
+    counts: [AtomicU64; 7],
+    /// Windows, rows, bytes.
+    state: [AtomicU64; 3],
+    windows: Mutex<Vec<OpenWindow>>,
+    pub(in crate::runtime) latency: LatencyCell,
+}
+
+impl OperatorCell {
+    pub(in crate::runtime) fn new(
+        node: usize,
+        name: &str,
+        subtask: usize,
+        granularity: LatencyGranularity,
+    ) -> Self {
+        Self {
+            node,
+            name: name.to_owned(),
+            subtask,
+            rows_in: AtomicU64::new(0),
+            rows_out: AtomicU64::new(0),
+            batches_in: AtomicU64::new(0),
+            batches_out: AtomicU64::new(0),
+            bytes_in: AtomicU64::new(0),
+            bytes_out: AtomicU64::new(0),
+            watermark_in: AtomicI64::new(Watermark::MIN.0),
+            watermark_out: AtomicI64::new(Watermark::MIN.0),
+            watermark_since_us: AtomicI64::new(i64::MIN),
+            counts: Default::default(),
+            state: Default::default(),
+            windows: Mutex::new(Vec::new()),
+            latency: LatencyCell::new(granularity),
+        }
+    }
+
+    pub(in crate::runtime) fn set_counts(&self, counts: &RowCounts) {
+        let values = [
+            counts.used,
+            counts.late,
+            counts.null_time,
+            counts.future,
+            counts.filtered,
+            counts.held,
+            counts.partly_late,
+        ];
+        for (cell, value) in self.counts.iter().zip(values) {
+            cell.store(value, Ordering::Relaxed);
+        }
+    }
+
+    pub(in crate::runtime) fn counts(&self) -> RowCounts {
+        let [used, late, null_time, future, filtered, held, partly_late] =
+            std::array::from_fn(|index| self.counts[index].load(Ordering::Relaxed));
+        RowCounts { used, late, null_time, future, filtered, held, partly_late }
+    }
+
+    pub(in crate::runtime) fn set_state(&self, state: StateSize) {
+        for (cell, value) in self.state.iter().zip([state.windows, state.rows, state.bytes]) {
+            cell.store(value as u64, Ordering::Relaxed);
+        }
+    }
+
+    pub(in crate::runtime) fn state(&self) -> StateSize {
+        let [windows, rows, bytes] =
+            std::array::from_fn(|index| self.state[index].load(Ordering::Relaxed) as usize);
+        StateSize { windows, rows, bytes }
+    }
+
+    /// Tells of the open windows, unless somebody reads them right now: then the next time.
+    pub(in crate::runtime) fn set_windows(&self, tell: impl FnOnce(usize) -> Vec<OpenWindow>) {
+        let mut windows = match self.windows.try_lock() {
+            Ok(windows) => windows,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        *windows = tell(MOST_WINDOWS);
+    }
+
+    pub(in crate::runtime) fn windows(&self) -> Vec<OpenWindow> {
+        lock(&self.windows).clone()
+    }
+
+    pub(in crate::runtime) fn measure(&self, measured: Measured, pending: &mut Vec<Measured>) {
+        self.latency.record(measured, pending);
+    }
+}
+
+/// Adds to a counter that has one writer.
+pub(in crate::runtime) fn add(counter: &AtomicU64, more: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+}
+
+/// One task: its time, its operators in the order of the chain, where its rows go.
+#[derive(Debug)]
+pub(in crate::runtime) struct TaskCells {
+    pub(in crate::runtime) name: String,
+    pub(in crate::runtime) clock: TaskClock,
+    pub(in crate::runtime) operators: Vec<Arc<OperatorCell>>,
+    /// It reads a table.
+    pub(in crate::runtime) is_source: bool,
+    /// It writes late rows.
+    pub(in crate::runtime) is_late: bool,
+}
+
+/// What is measured of a job.
+#[derive(Debug)]
+pub(in crate::runtime) struct JobCells {
+    pub(in crate::runtime) clock: Arc<dyn Clock>,
+    pub(in crate::runtime) started_us: i64,
+    pub(in crate::runtime) tasks: Vec<Arc<TaskCells>>,
+    /// From a task, to a task or to the caller, of late rows.
+    pub(in crate::runtime) channels: Vec<(usize, Option<usize>, bool, ChannelProbe)>,
+}
+
+/// How much data the rows are, about: without what the columns share with other batches.
+pub(in crate::runtime) fn bytes_of(rows: &RecordBatch) -> u64 {
+    let count = rows.num_rows();
+    let column = |column: &arrow::array::ArrayRef| match column.data_type() {
+        DataType::Utf8 => {
+            let offsets = column.as_string::<i32>().value_offsets();
+            let text = offsets.last().zip(offsets.first()).map_or(0, |(last, first)| last - first);
+            count * 4 + text.max(0) as usize
+        }
+        DataType::Boolean => count.div_ceil(8),
+        other => count * other.primitive_width().unwrap_or(16),
+    };
+    rows.columns().iter().map(column).sum::<usize>() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, BooleanArray, Int32Array, StringArray};
+
+    use super::*;
+
+    #[test]
+    fn bytes_are_those_of_the_rows_of_a_slice() {
+        let columns: [(&str, ArrayRef); 3] = [
+            ("a", Arc::new(Int32Array::from_iter_values(0..100))),
+            ("b", Arc::new(StringArray::from_iter_values((0..100).map(|_| "four")))),
+            ("c", Arc::new(BooleanArray::from(vec![true; 100]))),
+        ];
+        let rows = RecordBatch::try_from_iter(columns).unwrap();
+        assert_eq!(bytes_of(&rows), 400 + 800 + 13);
+        assert_eq!(bytes_of(&rows.slice(10, 8)), 32 + 64 + 1);
+    }
+
+    #[test]
+    fn counts_and_state_come_back() {
+        let cell = OperatorCell::new(1, "x", 0, LatencyGranularity::Single);
+        let counts =
+            RowCounts { used: 1, late: 2, null_time: 3, future: 4, filtered: 5, held: 6, partly_late: 7 };
+        cell.set_counts(&counts);
+        assert_eq!(cell.counts(), counts);
+        let state = StateSize { windows: 1, rows: 2, bytes: 3 };
+        cell.set_state(state);
+        assert_eq!(cell.state(), state);
+    }
+}
