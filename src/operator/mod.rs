@@ -3,14 +3,18 @@
 //! Invariant: no await, no clock, no lock, no channel; what an operator does is a function of what
 //! it was given, row by row, never of how the rows were cut into batches.
 
+mod aggregate;
 mod calc;
 #[cfg(any(test, debug_assertions))]
 mod checked;
 pub(crate) mod evaluate;
 mod join;
+mod keys;
 mod late;
 mod limit;
+mod over;
 mod sort;
+mod store;
 mod temporal_sort;
 #[cfg(test)]
 mod testing;
@@ -37,6 +41,7 @@ const BATCH_ROWS: usize = 8192;
 pub fn create(node: &PlanNode, input: &SchemaRef) -> Result<Box<dyn Operator>, Error> {
     let schema = &node.schema;
     let late = node.late.as_ref().map(late::LateRows::new);
+    let late_of_two = || node.late.as_ref().map(late::LateRows::of_two);
     let operator: Box<dyn Operator> = match &node.operation {
         Operation::Calc(calc) => Box::new(calc::Calc::new(calc, schema)),
         Operation::WindowRows(rows) if matches!(rows.window.kind, WindowKind::Session { .. }) => {
@@ -44,7 +49,9 @@ pub fn create(node: &PlanNode, input: &SchemaRef) -> Result<Box<dyn Operator>, E
         }
         Operation::WindowRows(rows) => Box::new(window_rows::WindowRows::try_new(rows, schema, late)?),
         Operation::WindowAggregate(aggregate) => window::create(aggregate, schema, input, late)?,
-        Operation::WindowJoin(join) => Box::new(join::WindowJoin::try_new(join, schema)?),
+        Operation::WindowJoin(join) => Box::new(join::WindowJoin::try_new(join, schema, late_of_two())?),
+        Operation::IntervalJoin(join) => Box::new(join::IntervalJoin::try_new(join, schema, late_of_two())?),
+        Operation::Over(over) => over::create(over, schema, input, late)?,
         Operation::TemporalSort(sort) => Box::new(temporal_sort::TemporalSort::new(sort, late)),
         Operation::Sort(sort) => Box::new(sort::Sort::new(sort, schema)),
         Operation::Limit(limit) => Box::new(limit::Limit::new(limit)),

@@ -8,6 +8,7 @@ use chrono_tz::Tz;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
 
+use super::{IntervalJoinNode, OverNode};
 use crate::catalog::{NullTime, Table};
 use crate::stream::TimeUnit;
 
@@ -65,6 +66,27 @@ pub struct LateOutput {
     pub split: Option<usize>,
     /// The columns of the rows.
     pub schema: SchemaRef,
+    /// Of a node of two inputs: where the second one's rows go. Columns that only those have stand
+    /// behind the ones of the first.
+    pub second: Option<SecondLate>,
+}
+
+/// The columns of late rows of a second input.
+#[derive(Debug, Clone)]
+pub struct SecondLate {
+    /// For each column of the late rows that is not one of `late_…`, the input's column.
+    pub columns: Vec<Option<usize>>,
+    /// As of the first input.
+    pub source: Option<usize>,
+    /// As of the first input.
+    pub split: Option<usize>,
+}
+
+impl LateOutput {
+    /// How many columns stand before those of `late_…`.
+    pub fn width(&self) -> usize {
+        self.second.as_ref().map_or(self.columns.len(), |second| second.columns.len())
+    }
 }
 
 /// What a stream promises. EXPLAIN prints it for every node.
@@ -98,6 +120,10 @@ pub enum Operation {
     WindowAggregate(Box<WindowAggregateNode>),
     /// Joins rows of the same window. Two inputs.
     WindowJoin(Box<WindowJoinNode>),
+    /// Joins rows whose times are not far apart. Two inputs.
+    IntervalJoin(Box<IntervalJoinNode>),
+    /// Values of each row over the rows around it.
+    Over(Box<OverNode>),
     /// All rows of all inputs; the schemas are equal but for names.
     Union,
     /// Moves rows to other subtasks.

@@ -12,6 +12,7 @@ use arrow::record_batch::RecordBatch;
 use super::matching::{Matcher, Pairs, beside, chosen};
 use crate::error::Error;
 use crate::operator::evaluate::arrow_failure;
+use crate::operator::late::{LateRows, Missed, Rejected};
 use crate::operator::window::WindowAssigner;
 use crate::operator::{BATCH_ROWS, Operator, Output, StateSize};
 use crate::plan::{JoinKind, WindowBounds, WindowJoinNode};
@@ -34,6 +35,7 @@ pub(in crate::operator) struct WindowJoin {
     /// By end, then start.
     open: BTreeMap<(i64, i64), OpenWindow>,
     watermark: i64,
+    late: Option<[LateRows; 2]>,
 }
 
 #[derive(Default)]
@@ -49,7 +51,11 @@ impl OpenWindow {
 }
 
 impl WindowJoin {
-    pub(in crate::operator) fn try_new(node: &WindowJoinNode, schema: &SchemaRef) -> Result<Self, Error> {
+    pub(in crate::operator) fn try_new(
+        node: &WindowJoinNode,
+        schema: &SchemaRef,
+        late: Option<[LateRows; 2]>,
+    ) -> Result<Self, Error> {
         let (first, second) = node.pair.fields().split_at(node.first_width);
         Ok(Self {
             kind: node.kind,
@@ -60,6 +66,7 @@ impl WindowJoin {
             schema: Arc::clone(schema),
             open: BTreeMap::new(),
             watermark: i64::MIN,
+            late,
         })
     }
 
@@ -72,17 +79,24 @@ impl WindowJoin {
         let (ends, no_end) = event_times(batch.rows.column(end))?;
         // The rows of each window; a batch has few, and rows of one mostly follow each other.
         let mut parts: Vec<((i64, i64), Vec<u32>)> = Vec::new();
+        let mut rejected = Vec::new();
         for row in 0..batch.num_rows() {
+            let running = batch.running.as_ref().map_or(i64::MIN, |running| running.values()[row]);
+            let watermark = running.max(self.watermark);
             let is_null = |nulls: &Option<arrow::buffer::NullBuffer>| {
                 nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
             };
             if is_null(&no_start) || is_null(&no_end) {
                 out.counts.null_time += 1;
+                rejected.push(Rejected::without_time(row, watermark));
                 continue;
             }
-            let running = batch.running.as_ref().map_or(i64::MIN, |running| running.values()[row]);
-            if running.max(self.watermark) >= self.assigner.close(ends[row]) {
+            let close = self.assigner.close(ends[row]);
+            if watermark >= close {
                 out.counts.late += 1;
+                let window = Some((starts[row], ends[row]));
+                let late = Missed { window, by_us: self.assigner.past_end(watermark, close) };
+                rejected.push(Rejected { row: row as u32, watermark, late: Some(late) });
                 continue;
             }
             let window = (ends[row], starts[row]);
@@ -92,6 +106,9 @@ impl WindowJoin {
                 parts.len() - 1
             });
             parts[place].1.push(row as u32);
+        }
+        if let Some(late) = &self.late {
+            late[input].give(&batch, &rejected, out)?;
         }
         for (window, rows) in parts {
             out.counts.held += rows.len() as u64;

@@ -182,8 +182,7 @@ impl Placer {
 
     /// A row that is late for `window` and those before it.
     fn missed(&self, row: usize, watermark: i64, window: (i64, i64)) -> Rejected {
-        let end = self.assigner.close(window.1).saturating_add(self.assigner.unit_us());
-        let by_us = watermark.saturating_sub(end).max(0);
+        let by_us = self.assigner.past_end(watermark, self.assigner.close(window.1));
         Rejected { row: row as u32, watermark, late: Some(Missed { window: Some(window), by_us }) }
     }
 

@@ -45,7 +45,7 @@ impl Lowering<'_> {
         {
             return Ok(lowered);
         }
-        let input = self.lower(&aggregate.input, Above { order, emission: None })?;
+        let input = self.lower(&aggregate.input, Above { order, ..Above::default() })?;
         self.aggregate_of(aggregate, &grouping, input, above)
     }
 
@@ -84,7 +84,7 @@ impl Lowering<'_> {
         if grouping.sets.is_some() || read.is_empty() || !read.iter().all(is_grouped) {
             return Ok(None);
         }
-        let input = self.lower(&filter.input, Above { order, emission: None })?;
+        let input = self.lower(&filter.input, Above { order, ..Above::default() })?;
         if !read.iter().all(|column| matches!(input.slots[*column], Slot::Pending(_))) {
             let input = self.filtered(filter, input)?;
             return self.aggregate_of(aggregate, grouping, input, above).map(Some);

@@ -11,7 +11,9 @@ use super::late::Carried;
 use super::{Above, Lowered, Lowering, Part, Role, Slot, Stream, Window, unsupported};
 use crate::error::{Error, code};
 use crate::plan::diagnose::from_datafusion;
-use crate::plan::{Distribution, JoinKind, NodeId, Operation, WindowBounds, WindowJoinNode, WindowKind};
+use crate::plan::{
+    Distribution, JoinKind, NodeId, Operation, StreamProperties, WindowBounds, WindowJoinNode, WindowKind,
+};
 
 /// The windows that the rows of a join have in common.
 struct Common {
@@ -31,25 +33,67 @@ impl Lowering<'_> {
             JoinType::LeftAnti if !join.null_aware => JoinKind::Anti,
             _ => return Err(unsupported("a subquery of this kind").at(self.places.subquery)),
         };
-        let below = Above { order: above.order, emission: None };
+        let below = Above { order: above.order, ..Above::default() };
         let first = self.lower(&join.left, below)?;
         let second = self.lower(&join.right, below)?;
         let inputs = [self.materialize(first), self.materialize(second)];
-        let Some(common) = self.common_windows(join, &inputs)? else {
-            return Err(match kind.gives_pairs() {
-                true => unsupported("a join").at(self.places.join),
-                false => unsupported("a subquery in an expression").at(self.places.subquery),
-            });
-        };
         for input in &inputs {
             self.refuse_changes(input.node, "JOIN")?;
         }
-        if self.late.is_open() {
-            return Err(unsupported("LATE ROWS INTO with a join")
-                .at(self.places.join)
-                .hint("Leave the clause out: late rows are counted in the summary."));
+        if let Some(common) = self.common_windows(join, &inputs)? {
+            return self.window_join(join, kind, &common, inputs, above);
         }
-        self.window_join(join, kind, &common, inputs, above)
+        let has_time = self.both(&inputs).1;
+        if let Some(interval) = self.interval(join, &inputs).filter(|_| has_time) {
+            return self.interval_join(join, kind, &interval, inputs, above);
+        }
+        Err(match kind.gives_pairs() {
+            true => unsupported("a join").at(self.places.join),
+            false => unsupported("a subquery in an expression").at(self.places.subquery),
+        })
+    }
+
+    /// Whether both inputs end, and whether both have watermarks.
+    pub(super) fn both(&self, inputs: &[Lowered; 2]) -> (bool, bool) {
+        let properties = |input: &Lowered| &self.plan.nodes[input.node].properties;
+        let all =
+            |promise: fn(&StreamProperties) -> bool| inputs.iter().all(|input| promise(properties(input)));
+        (all(|of| of.bounded), all(|of| of.watermark))
+    }
+
+    /// The columns of both inputs that must be equal.
+    pub(super) fn join_keys(
+        &mut self,
+        join: &Join,
+        pairs: &[&(Expr, Expr)],
+        inputs: &mut [Lowered; 2],
+    ) -> Result<[Vec<usize>; 2], Error> {
+        let keys = [
+            self.columns_for(pairs.iter().map(|pair| &pair.0), join.left.schema(), &mut inputs[0])?,
+            self.columns_for(pairs.iter().map(|pair| &pair.1), join.right.schema(), &mut inputs[1])?,
+        ];
+        self.check_key_types(&keys, inputs)?;
+        Ok(keys)
+    }
+
+    /// Brings rows of equal keys together.
+    pub(super) fn exchange_sides(&mut self, keys: &[Vec<usize>; 2], inputs: &mut [Lowered; 2], above: Above) {
+        for (input, keys) in inputs.iter_mut().zip(keys) {
+            let single = above.order || keys.is_empty();
+            let distribution = if single { Distribution::Single } else { Distribution::Hash(keys.clone()) };
+            input.node = self.add_exchange(input.node, distribution);
+        }
+    }
+
+    /// The columns of a join's result, and where the logical ones are.
+    pub(super) fn joined_columns(&self, kind: JoinKind, inputs: &[Lowered; 2]) -> (SchemaRef, Vec<Slot>) {
+        if !kind.gives_pairs() {
+            return (Arc::clone(self.schema(inputs[0].node)), inputs[0].slots.clone());
+        }
+        let width = self.schema(inputs[0].node).fields().len();
+        let mut slots = inputs[0].slots.clone();
+        slots.extend(moved(&inputs[1].slots, width));
+        (self.pair_schema(inputs, [kind.keeps_second(), kind.keeps_first()]), slots)
     }
 
     /// The windows that the condition sets equal; `None`: it sets none equal.
@@ -89,12 +133,7 @@ impl Lowering<'_> {
                 .at(self.places.join)
                 .hint("Use the same window function with the same arguments on both sides."));
         }
-        let has = |part: Part| parts.contains(&part);
-        let is_whole = match window.spec.kind {
-            WindowKind::Cumulate { .. } => (has(Part::Start) || has(Part::Time)) && has(Part::End),
-            _ => !parts.is_empty(),
-        };
-        if !is_whole {
+        if !is_whole_window(window, &parts) {
             let message = "the condition of the join lacks a bound: windows of CUMULATE share theirs";
             return Err(Error::plan(code::WINDOW_GROUPING, message)
                 .at(self.places.join)
@@ -112,39 +151,26 @@ impl Lowering<'_> {
         above: Above,
     ) -> Result<Lowered, Error> {
         let rest = join.on.iter().enumerate().filter(|(place, _)| !common.pairs.contains(place));
-        let (first, second): (Vec<&Expr>, Vec<&Expr>) =
-            rest.map(|(_, (first, second))| (first, second)).unzip();
-        let keys = [
-            self.columns_for(first, join.left.schema(), &mut inputs[0])?,
-            self.columns_for(second, join.right.schema(), &mut inputs[1])?,
-        ];
-        self.check_key_types(&keys, &inputs)?;
-        let windows = [
-            self.bounds_of(inputs[0].node, common.windows[0])?,
-            self.bounds_of(inputs[1].node, common.windows[1])?,
-        ];
-        for (input, keys) in inputs.iter_mut().zip(&keys) {
-            let single = above.order || keys.is_empty();
-            let distribution = if single { Distribution::Single } else { Distribution::Hash(keys.clone()) };
-            input.node = self.add_exchange(input.node, distribution);
+        let rest: Vec<&(Expr, Expr)> = rest.map(|(_, pair)| pair).collect();
+        let keys = self.join_keys(join, &rest, &mut inputs)?;
+        for (input, window) in inputs.iter().zip(common.windows) {
+            self.check_late_windows(input, window)?;
         }
+        let windows = [
+            self.bounds_of(inputs[0].node, common.windows[0], "the join")?,
+            self.bounds_of(inputs[1].node, common.windows[1], "the join")?,
+        ];
+        self.exchange_sides(&keys, &mut inputs, above);
         let first_width = self.schema(inputs[0].node).fields().len();
         let pair = self.pair_schema(&inputs, [false, false]);
         let condition = match &join.filter {
             Some(filter) => Some(self.over_pairs(join, filter, &inputs, &pair)?),
             None => None,
         };
-        let schema = match kind.gives_pairs() {
-            true => self.pair_schema(&inputs, [kind.keeps_second(), kind.keeps_first()]),
-            false => Arc::clone(self.schema(inputs[0].node)),
-        };
+        let (schema, slots) = self.joined_columns(kind, &inputs);
         let mut roles = self.joined_roles(inputs[0].node, common, kind.keeps_second());
         if kind.gives_pairs() {
             roles.extend(self.joined_roles(inputs[1].node, common, kind.keeps_first()));
-        }
-        let mut slots = inputs[0].slots.clone();
-        if kind.gives_pairs() {
-            slots.extend(moved(&inputs[1].slots, first_width));
         }
         let spec = common.windows[0].spec;
         let operation = Operation::WindowJoin(Box::new(WindowJoinNode {
@@ -159,11 +185,13 @@ impl Lowering<'_> {
             first_width,
         }));
         let nodes = [inputs[0].node, inputs[1].node];
-        let all = |promise: fn(&crate::plan::StreamProperties) -> bool| {
-            nodes.iter().all(|node| promise(&self.plan.nodes[*node].properties))
-        };
-        let stream = Stream { bounded: all(|of| of.bounded), watermark: all(|of| of.watermark), key: None };
+        let (bounded, watermark) = self.both(&inputs);
+        let bound = self.schema(nodes[0]).field(windows[0].end).data_type().clone();
+        let time = self.roles[nodes[0]].iter().position(|role| matches!(role, Role::Bound(Part::Time, _)));
+        let time = time.map_or(bound.clone(), |time| self.schema(nodes[0]).field(time).data_type().clone());
+        let stream = Stream { bounded, watermark, key: None };
         let node = self.push(operation, nodes.to_vec(), schema, roles, stream);
+        self.add_join_late_output(node, join, &inputs, [&time, &bound])?;
         Ok(Lowered { node, slots, pending: None, carried: Carried::default() })
     }
 
@@ -187,7 +215,15 @@ impl Lowering<'_> {
     }
 
     /// The columns with the bounds of a window.
-    fn bounds_of(&self, node: NodeId, window: Window) -> Result<WindowBounds, Error> {
+    ///
+    /// # Errors
+    /// `W011` if one is not there; `reader`: who needs it.
+    pub(super) fn bounds_of(
+        &self,
+        node: NodeId,
+        window: Window,
+        reader: &str,
+    ) -> Result<WindowBounds, Error> {
         let find = |wanted: Part| {
             self.roles[node].iter().position(
                 |role| matches!(role, Role::Bound(part, other) if *part == wanted && other.id == window.id),
@@ -197,16 +233,16 @@ impl Lowering<'_> {
             (Some(start), Some(end)) => Ok(WindowBounds { start, end }),
             (start, _) => {
                 let missing = if start.is_some() { Part::End } else { Part::Start };
-                let message = format!("the join needs {}, which a side of it leaves out", missing.name());
+                let message = format!("{reader} needs {}, which the query below leaves out", missing.name());
                 Err(Error::plan(code::WINDOW_GROUPING, message)
-                    .at(self.places.join)
-                    .hint("Select window_start and window_end on both sides."))
+                    .at(if reader == "OVER" { self.places.over } else { self.places.join })
+                    .hint("Select window_start and window_end there."))
             }
         }
     }
 
     /// The columns of both inputs. `padded`: whether an input's may be NULL for want of a pair.
-    fn pair_schema(&self, inputs: &[Lowered; 2], padded: [bool; 2]) -> SchemaRef {
+    pub(super) fn pair_schema(&self, inputs: &[Lowered; 2], padded: [bool; 2]) -> SchemaRef {
         let mut fields: Vec<Arc<Field>> = Vec::new();
         for (input, padded) in inputs.iter().zip(padded) {
             for field in self.schema(input.node).fields() {
@@ -218,7 +254,7 @@ impl Lowering<'_> {
     }
 
     /// An expression over the columns of both inputs.
-    fn over_pairs(
+    pub(super) fn over_pairs(
         &self,
         join: &Join,
         expr: &Expr,
@@ -255,6 +291,17 @@ impl Lowering<'_> {
             other => other.clone(),
         };
         self.roles[node].iter().zip(self.schema(node).fields()).map(role).collect()
+    }
+}
+
+/// Whether these parts of a window tell which one it is.
+pub(super) fn is_whole_window(window: Window, parts: &[Part]) -> bool {
+    let has = |part: Part| parts.contains(&part);
+    match window.spec.kind {
+        WindowKind::Cumulate { .. } | WindowKind::Session { .. } => {
+            has(Part::Start) && (has(Part::End) || has(Part::Time))
+        }
+        _ => !parts.is_empty(),
     }
 }
 

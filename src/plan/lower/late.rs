@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion_common::{DFSchema, ScalarValue};
+use datafusion_expr::Join;
 use datafusion_physical_expr::expressions::lit;
 
 use super::expression::Scope;
@@ -15,8 +16,8 @@ use crate::plan::bind::{is_assignable, is_writable};
 use crate::plan::diagnose::from_datafusion;
 use crate::plan::late::{LATE_COLUMNS, LateNode, LateTarget, late_columns};
 use crate::plan::{
-    CalcNode, ExprRef, LateOutput, LateRowsNode, NodeId, Operation, SinkNode, SinkTarget, WindowKind,
-    sql_type_name,
+    CalcNode, ExprRef, LateOutput, LateRowsNode, NodeId, Operation, SecondLate, SinkNode, SinkTarget,
+    WindowKind, sql_type_name,
 };
 
 /// Columns of a node that late rows need, whatever the query reads.
@@ -110,7 +111,7 @@ impl Lowering<'_> {
             "LATE ROWS INTO has no effect here: nothing in the query block can find a row late",
         )
         .at(block.target.span)
-        .hint("Put it at the end of a query block that groups by a window or sorts by a time attribute."))
+        .hint("Put it at the end of a query block that groups by a window, joins, sorts or computes OVER by a time attribute."))
     }
 
     /// Gives the node a second output with these columns of its input. `time` and `bound`: the types
@@ -137,8 +138,67 @@ impl Lowering<'_> {
             source: carried.source,
             split: carried.split,
             schema: Arc::new(Schema::new(fields)),
+            second: None,
         };
         self.late_from(node, output, open, is_time_operator);
+    }
+
+    /// Gives a join a second output with the columns of both of its inputs, those of one name once.
+    pub(super) fn add_join_late_output(
+        &mut self,
+        node: NodeId,
+        join: &Join,
+        inputs: &[Lowered; 2],
+        [time, bound]: [&DataType; 2],
+    ) -> Result<(), Error> {
+        let Some(open) = self.late.open.last().copied() else { return Ok(()) };
+        let sides = [(join.left.schema(), &inputs[0]), (join.right.schema(), &inputs[1])];
+        let [first, second] = sides.map(|(schema, input)| match input.carried.columns.is_empty() {
+            true => named_columns(schema, &input.slots),
+            false => input.carried.columns.clone(),
+        });
+        let data_type = |input: usize, column: usize| {
+            self.schema(self.plan.nodes[node].inputs[input]).field(column).data_type().clone()
+        };
+        let mut fields: Vec<Field> = Vec::new();
+        for (name, column) in &first {
+            fields.push(Field::new(name, data_type(0, *column), true));
+        }
+        let mut columns = vec![None; first.len()];
+        for (name, column) in &second {
+            let kind = data_type(1, *column);
+            match first.iter().position(|(other, _)| other == name) {
+                Some(place) if *fields[place].data_type() == kind => columns[place] = Some(*column),
+                Some(place) => {
+                    let message = format!(
+                        "the late rows of the join have two columns \"{name}\", {} and {}",
+                        sql_type_name(fields[place].data_type()),
+                        sql_type_name(&kind)
+                    );
+                    return Err(Error::plan(code::AMBIGUOUS_COLUMN, message)
+                        .at(self.late.targets[open].target.span)
+                        .hint("Give one of them another name in a subquery that the join is over."));
+                }
+                None => {
+                    fields.push(Field::new(name, kind, true));
+                    columns.push(Some(*column));
+                }
+            }
+        }
+        let known = late_columns(time, bound);
+        fields.extend(known.into_iter().filter(|field| field.name() != "late_text"));
+        let [source, split] = [inputs[1].carried.source, inputs[1].carried.split];
+        let output = LateOutput {
+            table: String::new(),
+            operator: self.plan.nodes[node].operation.name().to_owned(),
+            columns: first.iter().map(|(_, column)| *column).collect(),
+            source: inputs[0].carried.source,
+            split: inputs[0].carried.split,
+            schema: Arc::new(Schema::new(fields)),
+            second: Some(SecondLate { columns, source, split }),
+        };
+        self.late_from(node, output, open, true);
+        Ok(())
     }
 
     /// Gives a source a second output: rows that can't be read and, with these columns of its rows,
@@ -158,6 +218,7 @@ impl Lowering<'_> {
             source: None,
             split: None,
             schema: Arc::new(Schema::new(fields)),
+            second: None,
         };
         self.late_from(node, output, open, false);
     }
@@ -177,8 +238,8 @@ impl Lowering<'_> {
         if !overlapping || input.pending.is_some() || input.carried.columns.is_empty() {
             return Ok(());
         }
-        let message = "LATE ROWS INTO can't run yet where a key, an argument or a condition below the \
-                       aggregation of HOP or CUMULATE reads the bounds of the window";
+        let message = "LATE ROWS INTO can't run yet where a join, OVER, or a key, an argument or a condition \
+                       below an aggregation reads the bounds of windows of HOP or CUMULATE";
         Err(Error::plan(code::NOT_SUPPORTED, message).at(self.late.targets[open].target.span).hint(
             "Use the bounds only in GROUP BY, and compute with them in the SELECT list or an outer query.",
         ))
@@ -329,7 +390,7 @@ impl Lowering<'_> {
         let mut time = DataType::Timestamp(arrow::datatypes::TimeUnit::Millisecond, None);
         let mut bound = time.clone();
         for output in outputs {
-            let (users, own) = output.schema.fields().split_at(output.columns.len());
+            let (users, own) = output.schema.fields().split_at(output.width());
             for field in own {
                 match field.name().as_str() {
                     "late_watermark" => time = field.data_type().clone(),
@@ -401,7 +462,7 @@ fn check_columns(table: &Table, columns: &[Column], outputs: &[Arc<LateOutput>])
     }
     let mut known: Vec<&str> = Vec::new();
     for output in outputs {
-        for field in &output.schema.fields()[..output.columns.len()] {
+        for field in &output.schema.fields()[..output.width()] {
             if !known.contains(&field.name().as_str()) {
                 known.push(field.name());
             }

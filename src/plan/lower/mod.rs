@@ -11,11 +11,14 @@ mod calc;
 mod dependence;
 mod emission;
 mod expression;
+mod first_rows;
 mod grouping;
+mod interval_join;
 mod join;
 mod late;
 mod not_null;
 mod order;
+mod over;
 mod relation;
 mod sink;
 mod source;
@@ -33,7 +36,7 @@ use super::bind::Session;
 use super::emit::EmitNode;
 use super::late::LateNode;
 use super::places::Places;
-use super::{NodeId, Operation, PlanNode, StreamPlan, StreamProperties, WindowKind, WindowSpec};
+use super::{NodeId, Operation, PlanNode, RankLimit, StreamPlan, StreamProperties, WindowKind, WindowSpec};
 use crate::catalog::Table;
 use crate::error::{Error, code};
 use crate::stream::TimeUnit;
@@ -192,6 +195,8 @@ struct Above {
     order: bool,
     /// The block with EMIT or ALLOW LATENESS whose aggregation is looked for.
     emission: Option<usize>,
+    /// Which rows of the OVER below come out; nothing but names stands between.
+    ranks: Option<RankLimit>,
 }
 
 impl Lowering<'_> {
@@ -218,7 +223,7 @@ impl Lowering<'_> {
                 }
             }
             LogicalPlan::Join(join) => self.join(join, above),
-            LogicalPlan::Window(_) => Err(unsupported("OVER").at(self.places.over)),
+            LogicalPlan::Window(window) => self.over(window, above),
             LogicalPlan::Subquery(_) => Err(unsupported("a subquery").at(self.places.subquery)),
             LogicalPlan::Unnest(_) => Err(unsupported("UNNEST").at(self.places.unnest)),
             LogicalPlan::RecursiveQuery(_) => Err(unsupported("WITH RECURSIVE")),

@@ -21,6 +21,8 @@ mod one_group;
 mod typed;
 mod window;
 
+pub(in crate::operator) use typed::{Count, Exact, Kernel};
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Instant;

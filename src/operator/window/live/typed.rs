@@ -22,7 +22,7 @@ use crate::operator::evaluate::failure;
 use crate::plan::{ExactSum, Finish, Finished};
 
 /// How an aggregate counts rows of one type.
-pub(super) trait Kernel: Send {
+pub(in crate::operator) trait Kernel: Send {
     /// What it keeps of a group.
     type State: Copy + Default + Send;
     /// The column of its argument.
@@ -101,7 +101,7 @@ fn primitive<T: ArrowPrimitiveType>(args: &[ArrayRef]) -> Result<&PrimitiveArray
 }
 
 /// Rows that are not NULL.
-pub(super) struct Count;
+pub(in crate::operator) struct Count;
 
 impl Kernel for Count {
     type State = i64;
@@ -140,10 +140,10 @@ pub(super) fn sum(is_avg: bool, arg: &DataType) -> Option<Box<dyn Accumulators>>
 }
 
 /// An exact sum, or the average from it.
-struct Exact<T>(Finish, PhantomData<fn() -> T>);
+pub(in crate::operator) struct Exact<T>(Finish, PhantomData<fn() -> T>);
 
 impl<T> Exact<T> {
-    fn new(finish: Finish) -> Self {
+    pub(in crate::operator) fn new(finish: Finish) -> Self {
         Self(finish, PhantomData)
     }
 }

@@ -19,7 +19,7 @@ impl ExactSum {
     }
 
     /// Takes a number away again.
-    pub(super) fn subtract(&mut self, value: i128) {
+    pub(crate) fn subtract(&mut self, value: i128) {
         let (low, wrapped) = self.low.overflowing_sub(value);
         self.low = low;
         if wrapped {
