@@ -7,8 +7,10 @@
 
 mod args;
 mod interrupt;
+mod keys;
 mod notes;
 mod output;
+mod plot;
 mod progress;
 mod run;
 mod script;
@@ -67,19 +69,16 @@ fn dispatch(cli: Cli) -> Result<ExitCode, Stop> {
         Some(Command::Run { files, run }) => run_files(&files, &run)?,
         Some(Command::Explain { files, json, common }) => explain(&files, json, &common)?,
         None if !cli.sql.is_empty() => run_texts(&cli.sql, &cli.run)?,
-        None if io::stdin().is_terminal() => shell::run(&mut runner(&cli.run, true)?)?,
+        None if io::stdin().is_terminal() => {
+            shell::run(&mut runner(&cli.run, true)?, &cli.run.common.variables)?
+        }
         None => run_files(&["-".to_owned()], &cli.run)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn runner(args: &RunArgs, is_shell: bool) -> Result<Runner, Error> {
-    Ok(Runner {
-        session: run::session(&args.common)?,
-        output: Output::new(args.format),
-        is_quiet: args.quiet,
-        is_shell,
-    })
+    Ok(Runner::new(run::session(&args.common)?, Output::new(args.format), args.quiet, is_shell))
 }
 
 fn run_files(files: &[String], args: &RunArgs) -> Result<(), Stop> {

@@ -1,4 +1,4 @@
-//! How far a bounded input is: one line on a terminal, nothing elsewhere.
+//! How far a job is: one line on a terminal, nothing elsewhere.
 
 use std::time::{Duration, Instant};
 
@@ -9,24 +9,33 @@ use crate::runtime::Monitor;
 /// A job that is over sooner than this shows nothing.
 const PATIENCE: Duration = Duration::from_millis(300);
 
+/// Time over which the rate of an endless job is told.
+const RATE_EVERY: Duration = Duration::from_millis(500);
+
 /// The line.
 pub(super) struct Progress {
     monitor: Monitor,
+    is_bounded: bool,
     started: Instant,
+    /// When an endless job was last looked at, and its rows then.
+    seen: Option<(Instant, u64)>,
     /// Made when the job has taken some time.
     bar: Option<ProgressBar>,
 }
 
 impl Progress {
     /// For a job that was just started.
-    pub(super) fn new(monitor: Monitor) -> Self {
-        Self { monitor, started: Instant::now(), bar: None }
+    pub(super) fn new(monitor: Monitor, is_bounded: bool) -> Self {
+        Self { monitor, is_bounded, started: Instant::now(), seen: None, bar: None }
     }
 
     /// Shows how far the job is now.
     pub(super) fn tick(&mut self) {
         if self.started.elapsed() < PATIENCE {
             return;
+        }
+        if !self.is_bounded {
+            return self.tick_endless();
         }
         let progress = self.monitor.progress();
         let Some(bytes_total) = progress.bytes_total.filter(|total| *total > 0) else {
@@ -36,6 +45,22 @@ impl Progress {
         bar.set_length(bytes_total);
         bar.set_position(progress.bytes_read.min(bytes_total));
         bar.set_message(format!("{} rows", super::summary::grouped(progress.rows_in)));
+    }
+
+    /// Shows what an endless job does.
+    fn tick_endless(&mut self) {
+        let rows = self.monitor.progress().rows_in;
+        let (since, before) = self.seen.unwrap_or((self.started, 0));
+        let elapsed = since.elapsed();
+        if self.seen.is_some() && elapsed < RATE_EVERY {
+            return;
+        }
+        self.seen = Some((Instant::now(), rows));
+        let rate = rows.saturating_sub(before) as f64 / elapsed.as_secs_f64();
+        let grouped = super::summary::grouped;
+        let bar = self.bar.get_or_insert_with(line);
+        bar.set_message(format!("{} rows in, {} rows/s; any key stops", grouped(rows), grouped(rate as u64)));
+        bar.tick();
     }
 
     /// Takes the line away while something else is written.
@@ -52,6 +77,15 @@ impl Drop for Progress {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// A line of text.
+fn line() -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+    match ProgressStyle::with_template("{wide_msg}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
     }
 }
 
