@@ -7,6 +7,7 @@ mod calc;
 #[cfg(any(test, debug_assertions))]
 mod checked;
 pub(crate) mod evaluate;
+mod join;
 mod late;
 mod limit;
 mod sort;
@@ -43,6 +44,7 @@ pub fn create(node: &PlanNode, input: &SchemaRef) -> Result<Box<dyn Operator>, E
         }
         Operation::WindowRows(rows) => Box::new(window_rows::WindowRows::try_new(rows, schema, late)?),
         Operation::WindowAggregate(aggregate) => window::create(aggregate, schema, input, late)?,
+        Operation::WindowJoin(join) => Box::new(join::WindowJoin::try_new(join, schema)?),
         Operation::TemporalSort(sort) => Box::new(temporal_sort::TemporalSort::new(sort, late)),
         Operation::Sort(sort) => Box::new(sort::Sort::new(sort, schema)),
         Operation::Limit(limit) => Box::new(limit::Limit::new(limit)),
@@ -70,6 +72,15 @@ pub trait Operator: Send {
     /// # Errors
     /// `R002` if an expression fails on a row.
     fn process_batch(&mut self, batch: StreamBatch, out: &mut Output) -> Result<(), Error>;
+
+    /// Takes rows of the second input, where there are two. Between two watermarks the inputs' rows
+    /// come in any order: only their running watermarks tell which was first.
+    ///
+    /// # Errors
+    /// `R002` if an expression fails on a row.
+    fn process_second(&mut self, _batch: StreamBatch, _out: &mut Output) -> Result<(), Error> {
+        Err(Error::internal(self.name(), "it has no second input"))
+    }
 
     /// Event time has come to `watermark`. Forwards it after what it releases.
     ///

@@ -9,7 +9,7 @@ use super::text::physical as expression;
 use super::window_text::{duration, window};
 use super::{
     AggregateCall, AggregatePhase, CalcNode, Distribution, EmitMode, NodeId, Operation, PlanNode, SinkTarget,
-    SortKey, SourceNode, StreamPlan, WindowAggregateNode, WindowSource, sql_type_name,
+    SortKey, SourceNode, StreamPlan, WindowAggregateNode, WindowJoinNode, WindowSource, sql_type_name,
 };
 
 impl StreamPlan {
@@ -78,6 +78,7 @@ impl Operation {
             Self::Calc(_) => "Calc",
             Self::WindowRows(_) => "WindowRows",
             Self::WindowAggregate(_) => "WindowAggregate",
+            Self::WindowJoin(_) => "WindowJoin",
             Self::Union => "Union",
             Self::Exchange(_) => "Exchange",
             Self::TemporalSort(_) => "TemporalSort",
@@ -103,6 +104,7 @@ pub(super) fn details(node: &PlanNode, input: Option<&Schema>) -> String {
             window(&rows.window, column_name(input, rows.time), &partition)
         }
         Operation::WindowAggregate(aggregate) => aggregate_details(aggregate, input),
+        Operation::WindowJoin(join) => join_details(join),
         Operation::Union => String::new(),
         Operation::Exchange(Distribution::Single) => "single".to_owned(),
         Operation::Exchange(Distribution::Hash(keys)) => {
@@ -221,6 +223,28 @@ fn aggregate_details(aggregate: &WindowAggregateNode, input: Option<&Schema>) ->
         AggregatePhase::Single => {}
         AggregatePhase::Local => parts.push("local".to_owned()),
         AggregatePhase::Final => parts.push("final".to_owned()),
+    }
+    parts.join("; ")
+}
+
+fn join_details(join: &WindowJoinNode) -> String {
+    let name = |input: usize, column: usize| {
+        let first = if input == 0 { 0 } else { join.first_width };
+        column_name(Some(&join.pair), first + column).to_owned()
+    };
+    let mut parts = vec![format!("{:?}", join.kind).to_uppercase()];
+    let bounds = join.windows[0];
+    parts.push(format!("window [{}, {})", name(0, bounds.start), name(0, bounds.end)));
+    let keys: Vec<String> = join.keys[0]
+        .iter()
+        .zip(&join.keys[1])
+        .map(|(first, second)| format!("{} = {}", name(0, *first), name(1, *second)))
+        .collect();
+    if !keys.is_empty() {
+        parts.push(format!("keys [{}]", keys.join(", ")));
+    }
+    if let Some(condition) = &join.condition {
+        parts.push(format!("where {}", expression(condition)));
     }
     parts.join("; ")
 }

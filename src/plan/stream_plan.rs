@@ -96,6 +96,8 @@ pub enum Operation {
     WindowRows(WindowRowsNode),
     /// Aggregates per window and key.
     WindowAggregate(Box<WindowAggregateNode>),
+    /// Joins rows of the same window. Two inputs.
+    WindowJoin(Box<WindowJoinNode>),
     /// All rows of all inputs; the schemas are equal but for names.
     Union,
     /// Moves rows to other subtasks.
@@ -360,6 +362,74 @@ pub enum AggregatePhase {
     /// States in (the output of `Local`), results out. `keys`, filters and arguments of this node
     /// are those of the local one and are not evaluated again.
     Final,
+}
+
+/// Joins the rows of two inputs that are in the same window, when it closes.
+///
+/// Output columns: those of the first input, then, but for `Semi` and `Anti`, those of the second.
+#[derive(Debug, Clone)]
+pub struct WindowJoinNode {
+    /// Which rows come out.
+    pub kind: JoinKind,
+    /// Each input's columns of `window_start` and `window_end`.
+    pub windows: [WindowBounds; 2],
+    /// The time attributes' step.
+    pub unit: TimeUnit,
+    /// The zone whose wall clock the windows were cut by.
+    pub zone: Option<Tz>,
+    /// Each input's columns that must be equal, of the same types and in the same order.
+    pub keys: [Vec<usize>; 2],
+    /// Whether a NULL is equal to another one.
+    pub null_is_equal: bool,
+    /// What else must be true of a pair, over `pair`.
+    pub condition: Option<ExprRef>,
+    /// The columns of the first input, then those of the second.
+    pub pair: SchemaRef,
+    /// How many columns the first input has.
+    pub first_width: usize,
+}
+
+/// The columns of a window's bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WindowBounds {
+    /// Column of `window_start`.
+    pub start: usize,
+    /// Column of `window_end`.
+    pub end: usize,
+}
+
+/// Which rows a join gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JoinKind {
+    /// Pairs.
+    Inner,
+    /// Pairs, and rows of the first input without one.
+    Left,
+    /// Pairs, and rows of the second input without one.
+    Right,
+    /// Pairs, and rows of both inputs without one.
+    Full,
+    /// Rows of the first input that have a pair.
+    Semi,
+    /// Rows of the first input that have none.
+    Anti,
+}
+
+impl JoinKind {
+    /// Whether rows of the first input are in the result though they have no pair.
+    pub fn keeps_first(self) -> bool {
+        matches!(self, Self::Left | Self::Full | Self::Anti)
+    }
+
+    /// Whether rows of the second input are in the result though they have no pair.
+    pub fn keeps_second(self) -> bool {
+        matches!(self, Self::Right | Self::Full)
+    }
+
+    /// Whether pairs come out, and not rows of the first input alone.
+    pub fn gives_pairs(self) -> bool {
+        !matches!(self, Self::Semi | Self::Anti)
+    }
 }
 
 /// How rows are spread over the subtasks of the next node.

@@ -13,7 +13,7 @@ use super::sink::SinkEnd;
 use crate::connector::CancelToken;
 use crate::error::Error;
 use crate::operator::{Operator, Output, RowCounts};
-use crate::stream::{Clock, LatencyMarker, StreamElement, Watermark};
+use crate::stream::{Clock, LatencyMarker, StreamBatch, StreamElement, Watermark};
 
 /// Longest sleep between two looks at whether the job was cancelled.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
@@ -180,6 +180,10 @@ impl Task {
         }
         match self.input.next()? {
             Merged::Element(element) => self.take(element)?,
+            Merged::Second(batch) => {
+                feed_second(&mut self.chain, &mut self.end, batch)?;
+                self.progress.ended = self.stop_if_satisfied()?;
+            }
             Merged::Pending => {
                 self.end.flush()?;
                 return Ok(Worked::Waiting);
@@ -340,6 +344,17 @@ fn feed(chain: &mut [Link], end: &mut End, element: StreamElement) -> Result<(),
         }
     };
     result.map_err(|error| error.context(format_args!("operator \"{}\"", link.report.name)))?;
+    pass_on(link, rest, end)
+}
+
+/// Gives rows of its second input to the first operator of a chain.
+fn feed_second(chain: &mut [Link], end: &mut End, batch: StreamBatch) -> Result<(), Error> {
+    let Some((link, rest)) = chain.split_first_mut() else {
+        return Err(Error::internal("task", "rows of a second input without an operator of two"));
+    };
+    link.report.rows_in += batch.num_rows() as u64;
+    let processed = link.operator.process_second(batch, &mut link.output);
+    processed.map_err(|error| error.context(format_args!("operator \"{}\"", link.report.name)))?;
     pass_on(link, rest, end)
 }
 

@@ -12,6 +12,7 @@ mod dependence;
 mod emission;
 mod expression;
 mod grouping;
+mod join;
 mod late;
 mod not_null;
 mod order;
@@ -216,7 +217,7 @@ impl Lowering<'_> {
                     self.window(extension, above)
                 }
             }
-            LogicalPlan::Join(_) => Err(unsupported("a join").at(self.places.join)),
+            LogicalPlan::Join(join) => self.join(join, above),
             LogicalPlan::Window(_) => Err(unsupported("OVER").at(self.places.over)),
             LogicalPlan::Subquery(_) => Err(unsupported("a subquery").at(self.places.subquery)),
             LogicalPlan::Unnest(_) => Err(unsupported("UNNEST").at(self.places.unnest)),

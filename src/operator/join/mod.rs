@@ -1,0 +1,9 @@
+//! Joins: operators of two inputs.
+//!
+//! Invariant: which rows meet is told by their values and their running watermarks, never by which
+//! of the inputs was read first.
+
+mod matching;
+mod window;
+
+pub(super) use window::WindowJoin;
