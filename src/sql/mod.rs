@@ -63,6 +63,7 @@ mod errors;
 mod interval;
 mod lexer;
 mod query;
+mod scan;
 mod script;
 mod statement;
 mod types;
@@ -71,6 +72,7 @@ mod unread;
 use sqlparser::ast::{Expr, FunctionArguments, Ident, ObjectName, WindowType};
 
 pub use ast::*;
+pub use scan::{Piece, PieceKind, scan};
 
 use crate::error::Error;
 
