@@ -143,17 +143,23 @@ impl Lowering<'_> {
         }
         self.check_late_windows(&input, grouped.window)?;
         let emission = self.emission(above);
-        self.check_windowed_emission(emission.as_deref(), grouped.window)?;
+        if input.pending.is_none() && self.are_of_sessions(input.node) {
+            self.refuse_late_sessions(emission.as_deref(), false)?;
+        }
         let key_columns = self.key_columns(&keys, grouping, schema, &mut input)?;
         let sets = grouping.masks(&keys);
         if let Some(pending) = &input.pending
             && mixes_partitions(pending, &key_columns, sets.as_deref())
         {
+            if pending.window.is_session() {
+                self.refuse_late_sessions(emission.as_deref(), true)?;
+            }
             input = self.materialize(input);
         }
         let (source, data_type, zone) = match input.pending.take() {
             Some(Pending { window, time, data_type, partition, .. }) if window.is_session() => {
-                let distribution = session_distribution(&partition, above.order);
+                let in_order = above.order || is_whole(emission.as_deref());
+                let distribution = session_distribution(&partition, in_order);
                 input.node = self.add_exchange(input.node, distribution);
                 let spec = window.spec;
                 (WindowSource::Session { time, window: spec, partition }, data_type, spec.zone)

@@ -13,7 +13,7 @@ use crate::plan::*;
 use crate::stream::{StreamElement, Watermark};
 
 /// Takes what was given: `+I` and so on before each row.
-fn drain(out: &mut Output, into: &mut Vec<String>) {
+pub(in super::super) fn drain(out: &mut Output, into: &mut Vec<String>) {
     for element in out.drain() {
         if let StreamElement::Batch(batch) = element {
             let kinds = batch.kinds.as_ref().map(|kinds| kinds.values().to_vec());
@@ -61,7 +61,7 @@ fn run(
 }
 
 /// The rows that a changelog leaves.
-fn folded(changes: &[String]) -> Vec<String> {
+pub(in super::super) fn folded(changes: &[String]) -> Vec<String> {
     let mut rows: Vec<&str> = Vec::new();
     for change in changes {
         let (kind, row) = change.split_at(3);
