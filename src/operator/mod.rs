@@ -97,6 +97,12 @@ pub trait Operator: Send {
         Ok(())
     }
 
+    /// The lowest watermark that makes it give something, of those that have not come; `None`: none, as it
+    /// is now.
+    fn next_watermark(&self) -> Option<i64> {
+        None
+    }
+
     /// The input has ended; `Watermark::MAX` came before. Releases what is left.
     ///
     /// # Errors

@@ -67,10 +67,12 @@ mod script;
 mod statement;
 mod types;
 mod unread;
+mod variables;
 
 use sqlparser::ast::{Expr, FunctionArguments, Ident, ObjectName, WindowType};
 
 pub use ast::*;
+pub use variables::Variables;
 
 use crate::error::Error;
 

@@ -397,6 +397,10 @@ impl Operator for WindowAggregate {
         Ok(())
     }
 
+    fn next_watermark(&self) -> Option<i64> {
+        self.next_end().map(|end| self.assigner().close(end))
+    }
+
     fn finish(&mut self, out: &mut Output) -> Result<(), Error> {
         if self.assigner().kind() == Kind::Global { self.fire_global(out) } else { self.fire(i64::MAX, out) }
     }

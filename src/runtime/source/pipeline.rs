@@ -106,6 +106,18 @@ impl SourceShape {
         spec.processing.then(|| Watermark(self.stamps.processing_us(self.clock.wall_us()) - STEP_US))
     }
 
+    /// How far the watermark lies behind the clock where it moves with it, microseconds.
+    pub(super) fn clock_lag_us(&self) -> Option<i64> {
+        let (spec, _) = self.time.as_ref()?;
+        if spec.processing {
+            return Some(STEP_US);
+        }
+        let (delay_us, arrival) = (self.advance_delay_us()?, self.last_arrival()?);
+        // A clock that was set since is not followed.
+        let shown_us = arrival.wall_us.saturating_add(self.clock.elapsed_us() - arrival.elapsed_us);
+        Some(self.clock.wall_us().saturating_sub(shown_us).saturating_add(delay_us))
+    }
+
     /// `IDLE AFTER`, microseconds.
     pub(super) fn idle_after_us(&self) -> Option<i64> {
         self.time.as_ref().and_then(|(spec, _)| spec.idle_after_us)
@@ -185,6 +197,11 @@ impl SplitPipeline {
     /// How far its rows have come in event time.
     pub(super) fn reached(&self) -> i64 {
         self.watermark.reached()
+    }
+
+    /// When its watermark moves by itself.
+    pub(super) fn due_us(&self) -> Option<i64> {
+        self.watermark.due_us()
     }
 
     /// The watermark, if it moves with the clock and has moved now.

@@ -359,6 +359,10 @@ impl Operator for LiveAggregate {
         self.round(out)
     }
 
+    fn next_watermark(&self) -> Option<i64> {
+        self.deadlines.peek().map(|Reverse((time, _))| *time)
+    }
+
     fn finish(&mut self, out: &mut Output) -> Result<(), Error> {
         if !self.is_global() {
             self.advance(i64::MAX, out)?;

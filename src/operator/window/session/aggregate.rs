@@ -347,6 +347,10 @@ impl Operator for SessionAggregate {
         Ok(())
     }
 
+    fn next_watermark(&self) -> Option<i64> {
+        self.intake.tracker.next_watermark()
+    }
+
     fn finish(&mut self, out: &mut Output) -> Result<(), Error> {
         self.fire(i64::MAX, out)
     }

@@ -141,6 +141,10 @@ impl Operator for SessionRows {
         Ok(())
     }
 
+    fn next_watermark(&self) -> Option<i64> {
+        self.intake.tracker.next_watermark()
+    }
+
     fn finish(&mut self, out: &mut Output) -> Result<(), Error> {
         self.fire(i64::MAX, out)
     }

@@ -156,6 +156,11 @@ impl Tracker {
         None
     }
 
+    /// A watermark before which none has an effect.
+    pub(super) fn next_watermark(&self) -> Option<i64> {
+        self.due.peek().map(|Reverse((time, ..))| *time)
+    }
+
     /// Takes a session out.
     fn end(&mut self, id: u32) -> Option<Session> {
         let session = self.remove(id)?;

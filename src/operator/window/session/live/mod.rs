@@ -391,6 +391,10 @@ impl Operator for LiveSessions {
         if self.rounds.is_due(now_us) { self.round(out) } else { Ok(()) }
     }
 
+    fn next_watermark(&self) -> Option<i64> {
+        self.intake.tracker.next_watermark()
+    }
+
     fn finish(&mut self, out: &mut Output) -> Result<(), Error> {
         self.advance(i64::MAX, out)?;
         self.round(out)
