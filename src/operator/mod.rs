@@ -7,7 +7,7 @@ mod calc;
 #[cfg(any(test, debug_assertions))]
 mod checked;
 pub(crate) mod evaluate;
-mod late;
+pub(crate) mod late;
 mod limit;
 mod sort;
 mod temporal_sort;

@@ -141,16 +141,21 @@ impl Lowering<'_> {
         self.late_from(node, output, open, is_time_operator);
     }
 
-    /// Gives a source a second output: rows that can't be read and, with these columns of its rows,
-    /// those from the future.
-    pub(super) fn add_source_output(&mut self, node: NodeId, future: Option<Vec<(String, usize)>>) {
+    /// Gives a source a second output: rows that can't be read and, with these columns of its rows and a
+    /// watermark of the type of its time attribute, those from the future.
+    pub(super) fn add_source_output(
+        &mut self,
+        node: NodeId,
+        future: Option<(Vec<(String, usize)>, DataType)>,
+    ) {
         let Some(open) = self.late.open.last().copied() else { return };
         let own = Arc::clone(&self.plan.nodes[node].schema);
-        let columns = future.unwrap_or_default();
+        let (columns, time) = future.map_or_else(Default::default, |(columns, time)| (columns, Some(time)));
         let field = |(name, index): &(String, usize)| own.field(*index).clone().with_name(name);
         let mut fields: Vec<Field> = columns.iter().map(|c| field(c).with_nullable(true)).collect();
         let known = ["late_reason", "late_operator", "late_source", "late_split", "late_text"];
         fields.extend(known.map(|name| Field::new(name, DataType::Utf8, true)));
+        fields.extend(time.map(|time| Field::new("late_watermark", time, true)));
         let output = LateOutput {
             table: String::new(),
             operator: self.plan.nodes[node].operation.name().to_owned(),
@@ -267,13 +272,21 @@ impl Lowering<'_> {
         table: &Table,
     ) -> Result<NodeId, Error> {
         let stream = self.late_stream(of);
+        let is_source = matches!(self.plan.nodes[of].operation, Operation::Source(_));
         let roles = vec![Role::Plain; output.schema.fields().len()];
         let operation = Operation::LateRows(LateRowsNode { of, operator: output.operator.clone() });
         let rows = self.push(operation, Vec::new(), Arc::clone(&output.schema), roles, stream.clone());
         let mut project: Vec<ExprRef> = Vec::with_capacity(columns.len());
         let mut fields = Vec::with_capacity(columns.len());
         for column in columns {
-            let value = match place(&output.schema, &column.name) {
+            let fits = |index: &usize| {
+                // Another time attribute than that of the table: of its source nothing is said then.
+                let given = output.schema.field(*index);
+                !(is_source && given.name() == "late_watermark")
+                    || given.data_type() == &column.data_type
+                    || is_assignable(given.data_type(), &column.data_type)
+            };
+            let value = match place(&output.schema, &column.name).filter(fits) {
                 Some(index) => self.late_value(rows, index, column, table)?,
                 None => lit(ScalarValue::try_from(&column.data_type).map_err(from_datafusion)?),
             };

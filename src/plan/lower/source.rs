@@ -55,6 +55,7 @@ impl Lowering<'_> {
             })
             .collect();
         let mut roles: Vec<Role> = wanted.iter().map(|index| role(&table, *index)).collect();
+        let time = node.watermark.as_ref().and_then(|spec| spec.time.data_type(&node.read_schema).ok());
         let sees_future = table.watermark.as_ref().is_some_and(|spec| spec.max_ahead_us.is_some());
         let read = fields.iter().zip(0..).map(|(field, index)| (field.name().clone(), index)).collect();
         let mut carried = Carried::default();
@@ -71,7 +72,8 @@ impl Lowering<'_> {
         let schema = Arc::new(Schema::new(fields));
         let node = self.push(Operation::Source(node), Vec::new(), schema, roles, stream);
         if keeps_malformed(&table) || sees_future {
-            self.add_source_output(node, sees_future.then_some(read));
+            let future = time.filter(|_| sees_future).map(|time| (read, time));
+            self.add_source_output(node, future);
         }
         Ok(Lowered { node, slots, pending: None, carried })
     }

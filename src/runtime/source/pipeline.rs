@@ -320,6 +320,8 @@ impl SplitPipeline {
                 }
             }
         }
+        // Rows from the future, and for each how many rows are passed on before it.
+        let mut future = None;
         if let Some(max_ahead_us) = shape.max_ahead_us {
             let latest = wall_us.saturating_add(max_ahead_us);
             let is_future =
@@ -328,10 +330,14 @@ impl SplitPipeline {
             let dropped = keep.false_count() as u64;
             if dropped > 0 {
                 shape.counters.future.fetch_add(dropped, Ordering::Relaxed);
-                if let Some(rejects) = self.rejects() {
-                    let future = not(&keep).and_then(|future| filter_record_batch(&rows, &future));
-                    let future = self.output(&future.map_err(|e| Error::internal("source", e))?)?;
-                    rejected.push(StreamBatch::inserts(rejects.future(&future)?, arrived));
+                if shape.late.is_some() {
+                    let ahead = not(&keep).and_then(|ahead| filter_record_batch(&rows, &ahead));
+                    let ahead = self.output(&ahead.map_err(|e| Error::internal("source", e))?)?;
+                    let places = keep.values().iter().scan(0, |passed, keep| {
+                        *passed += usize::from(keep);
+                        Some((!keep).then_some(*passed))
+                    });
+                    future = Some((ahead, places.flatten().collect::<Vec<usize>>()));
                 }
                 rows = filter_record_batch(&rows, &keep).map_err(|e| Error::internal("source", e))?;
                 let time = evaluate(&spec.time, &rows)?;
@@ -343,6 +349,11 @@ impl SplitPipeline {
         let ticked = self.watermark.tick(shape.clock.elapsed_us());
         let before = self.watermark.said();
         let (running, moved) = self.watermark.take(&wanted, wanted_nulls.as_ref());
+        if let (Some(rejects), Some((ahead, places))) = (self.rejects(), future) {
+            let before = |place: &usize| running.get(*place).copied().unwrap_or(self.watermark.said());
+            let before: Vec<i64> = places.iter().map(before).collect();
+            rejected.push(StreamBatch::inserts(rejects.future(&ahead, &before)?, arrived));
+        }
         let batch = StreamBatch {
             rows: self.output(&rows)?,
             kinds: None,
