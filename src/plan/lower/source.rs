@@ -40,11 +40,22 @@ impl Lowering<'_> {
         let width = wanted.len();
         let wanted = at_least_one(&table, wanted);
         let mut node = source_node(&table, &wanted)?;
-        if table.bounded && node.watermark.as_ref().is_some_and(|spec| spec.idle_after_us.is_some()) {
+        if let Some(watermark) = node.watermark.as_ref().filter(|_| table.bounded) {
             let name = &table.name;
-            let warning = format!("IDLE AFTER of table \"{name}\" has no effect: the table ends by itself");
-            if !self.plan.warnings.contains(&warning) {
-                self.plan.warnings.push(warning);
+            let no_effect =
+                || format!("IDLE AFTER of table \"{name}\" has no effect: the table ends by itself");
+            let by_speed = || {
+                format!(
+                    "results over table \"{name}\" depend on how fast it is read: its watermark moves \
+                     'on-periodic'; with 'on-event' they don't"
+                )
+            };
+            let idle = watermark.idle_after_us.map(|_| no_effect());
+            let warnings: Vec<String> = idle.into_iter().chain(watermark.periodic.then(by_speed)).collect();
+            for warning in warnings {
+                if !self.plan.warnings.contains(&warning) {
+                    self.plan.warnings.push(warning);
+                }
             }
         }
         let mut fields: Vec<Field> = wanted
