@@ -28,13 +28,16 @@ pub(super) struct Carried {
     pub(super) source: Option<usize>,
     /// The name of the row's split.
     pub(super) split: Option<usize>,
+    /// Rows stand there once for each window of HOP or CUMULATE: the time column, and the window's id.
+    pub(super) copies: Option<(usize, usize)>,
 }
 
 impl Carried {
     /// All of them, to be moved.
     pub(super) fn indexes(&mut self) -> impl Iterator<Item = &mut usize> {
         let origin = self.source.iter_mut().chain(self.split.iter_mut());
-        self.columns.iter_mut().map(|(_, index)| index).chain(origin)
+        let time = self.copies.iter_mut().map(|(time, _)| time);
+        self.columns.iter_mut().map(|(_, index)| index).chain(origin).chain(time)
     }
 
     /// The names of table and split.
@@ -182,11 +185,25 @@ impl Lowering<'_> {
         if !overlapping || input.pending.is_some() || input.carried.columns.is_empty() {
             return Ok(());
         }
-        let message = "LATE ROWS INTO can't run yet where a key, an argument or a condition below the \
-                       aggregation of HOP or CUMULATE reads the bounds of the window";
-        Err(Error::plan(code::NOT_SUPPORTED, message).at(self.late.targets[open].target.span).hint(
-            "Use the bounds only in GROUP BY, and compute with them in the SELECT list or an outer query.",
-        ))
+        let is_known = input.carried.copies.is_some_and(|(_, id)| id == window.id);
+        if is_known && !self.has_condition_over_windows(input.node) {
+            return Ok(());
+        }
+        let message = "LATE ROWS INTO can't run where a condition below the aggregation of HOP or CUMULATE reads \
+                       the bounds of the window: it takes rows out of some of their windows";
+        Err(Error::plan(code::NOT_SUPPORTED, message)
+            .at(self.late.targets[open].target.span)
+            .hint("Put the condition into HAVING, or into FILTER (WHERE …) of the aggregates."))
+    }
+
+    /// Whether rows that have their windows are taken out by a condition before they come to a node.
+    fn has_condition_over_windows(&self, node: NodeId) -> bool {
+        let node = &self.plan.nodes[node];
+        match &node.operation {
+            Operation::Calc(calc) if calc.filter.is_some() => true,
+            Operation::WindowRows(_) | Operation::WindowAggregate(_) => false,
+            _ => node.inputs.iter().any(|input| self.has_condition_over_windows(*input)),
+        }
     }
 
     /// The sinks of all second outputs.

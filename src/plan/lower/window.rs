@@ -7,13 +7,14 @@ use datafusion_common::DFSchema;
 use datafusion_expr::{Expr, Extension, LogicalPlan};
 
 use super::expression::{columns_of, plain_column};
+use super::late::Carried;
 use super::{Above, Lowered, Lowering, Part, Pending, Role, Slot, Window, late};
 use crate::catalog::{ColumnKind, Table};
 use crate::error::{Error, code};
 use crate::plan::bind::StreamTable;
 use crate::plan::diagnose::from_datafusion;
 use crate::plan::window::{WindowCall, WindowNode};
-use crate::plan::{Distribution, Operation, WindowRowsNode};
+use crate::plan::{Distribution, Operation, WindowKind, WindowRowsNode};
 
 impl Lowering<'_> {
     pub(super) fn window(&mut self, extension: &Extension, above: Above) -> Result<Lowered, Error> {
@@ -39,7 +40,7 @@ impl Lowering<'_> {
         let data_type = self.schema(input.node).field(time).data_type().clone();
         let window = Window { id: node.id, spec: node.spec };
         let partition = self.columns_for(&node.partition, node.input.schema(), &mut input)?;
-        let mut carried = input.carried.clone();
+        let mut carried = Carried { copies: None, ..input.carried.clone() };
         carried.columns = match node.keeps_all {
             true => late::named_columns(node.input.schema(), &input.slots),
             false => Vec::new(),
@@ -52,8 +53,13 @@ impl Lowering<'_> {
 
     /// Computes a pending window, so that its columns have values.
     pub(super) fn materialize(&mut self, lowered: Lowered) -> Lowered {
-        let Lowered { mut node, slots, pending: Some(pending), carried } = lowered else { return lowered };
+        let Lowered { mut node, slots, pending: Some(pending), mut carried } = lowered else {
+            return lowered;
+        };
         let is_session = pending.window.is_session();
+        if matches!(pending.window.spec.kind, WindowKind::Hop { .. } | WindowKind::Cumulate { .. }) {
+            carried.copies = Some((pending.time, pending.window.id));
+        }
         if is_session {
             node = self.add_exchange(node, session_distribution(&pending.partition, pending.in_order));
         }

@@ -410,8 +410,13 @@ fn windows_that_rows_carry_change_too() {
         arrow::datatypes::Field::new("e", time, true),
         arrow::datatypes::Field::new("v", arrow::datatypes::DataType::Int64, true),
     ]));
-    let window =
-        WindowSource::Attached { start: 0, end: 1, unit: crate::stream::TimeUnit::Millisecond, zone: None };
+    let window = WindowSource::Attached {
+        start: 0,
+        end: 1,
+        unit: crate::stream::TimeUnit::Millisecond,
+        zone: None,
+        copies: None,
+    };
     let sum = plain_calls().swap_remove(1);
     let node = emitting(node(window, vec![], vec![sum]), EACH, 0);
     let plan = plan_node(Operation::WindowAggregate(Box::new(node.clone())), output(&node, &schema));
