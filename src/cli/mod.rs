@@ -32,8 +32,9 @@ use clap::error::{ContextKind, ContextValue};
 use self::args::{Cli, Command, CommonArgs, RunArgs};
 use self::output::{Output, Stop};
 use self::run::Runner;
-use self::script::{Script, Variables};
+use self::script::Script;
 use crate::error::Error;
+use crate::sql::Variables;
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {

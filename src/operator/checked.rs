@@ -160,6 +160,10 @@ impl Operator for Checked {
         Ok(())
     }
 
+    fn next_watermark(&self) -> Option<i64> {
+        self.operator.next_watermark()
+    }
+
     fn is_satisfied(&self) -> bool {
         self.operator.is_satisfied()
     }

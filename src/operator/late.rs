@@ -150,7 +150,10 @@ impl LateRows {
 }
 
 /// Microseconds as a column of timestamps.
-fn times(values: impl Iterator<Item = Option<i64>>, data_type: &DataType) -> Result<ArrayRef, Error> {
+pub(crate) fn times(
+    values: impl Iterator<Item = Option<i64>>,
+    data_type: &DataType,
+) -> Result<ArrayRef, Error> {
     let Some(unit) = TimeUnit::of(data_type) else {
         return Err(Error::internal("late rows", format!("{data_type} is no time attribute")));
     };

@@ -10,7 +10,7 @@ mod checked;
 pub(crate) mod evaluate;
 mod join;
 mod keys;
-mod late;
+pub(crate) mod late;
 mod limit;
 mod over;
 mod sort;
@@ -113,6 +113,12 @@ pub trait Operator: Send {
     /// `R002` if an expression fails on a row that is released.
     fn process_timer(&mut self, _now_us: i64, _out: &mut Output) -> Result<(), Error> {
         Ok(())
+    }
+
+    /// The lowest watermark that makes it give something, of those that have not come; `None`: none, as it
+    /// is now.
+    fn next_watermark(&self) -> Option<i64> {
+        None
     }
 
     /// The input has ended; `Watermark::MAX` came before. Releases what is left.

@@ -209,6 +209,10 @@ impl Operator for TemporalSort {
         Ok(())
     }
 
+    fn next_watermark(&self) -> Option<i64> {
+        self.held.first_key_value().map(|((time, _), _)| *time)
+    }
+
     fn finish(&mut self, out: &mut Output) -> Result<(), Error> {
         self.release(i64::MAX, out)
     }

@@ -294,6 +294,9 @@ pub enum WindowSource {
         unit: TimeUnit,
         /// The zone whose wall clock the windows were cut by; their bounds are on that clock.
         zone: Option<Tz>,
+        /// A row stands there once for each of its windows, which are these of the time in that column:
+        /// it is a late row where it is late for the last of them. `None`: it stands there once.
+        copies: Option<(usize, WindowSpec)>,
     },
 }
 

@@ -284,6 +284,23 @@ impl Task {
         until_timer.unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP)
     }
 
+    /// When time alone gives it something to do: timers of its operators, what its input does by itself.
+    pub(super) fn next_due_us(&self) -> Option<i64> {
+        let timers = self.timers.iter().flat_map(|_| &self.chain);
+        let timer = timers.filter_map(|link| link.operator.next_timer()).min();
+        [timer, self.input.next_due_us()].into_iter().flatten().min()
+    }
+
+    /// How far its watermark lies behind the wall clock, if it reads a table and moves with that.
+    pub(super) fn clock_lag_us(&self) -> Option<i64> {
+        self.input.clock_lag_us()
+    }
+
+    /// Watermarks, each the lowest that makes an operator give something.
+    pub(super) fn next_watermarks(&self) -> impl Iterator<Item = i64> {
+        self.chain.iter().filter_map(|link| link.operator.next_watermark())
+    }
+
     /// Wakes the operators whose time has come. Whether there was one.
     fn fire_timers(&mut self) -> Result<bool, Error> {
         let Some(clock) = &self.timers else { return Ok(false) };
@@ -548,6 +565,14 @@ impl Inputs for Box<dyn Inputs> {
 
     fn is_deserted(&mut self) -> bool {
         self.as_mut().is_deserted()
+    }
+
+    fn next_due_us(&self) -> Option<i64> {
+        self.as_ref().next_due_us()
+    }
+
+    fn clock_lag_us(&self) -> Option<i64> {
+        self.as_ref().clock_lag_us()
     }
 
     fn advanced(&mut self) -> Option<Watermark> {

@@ -19,10 +19,10 @@ use super::keys::Keys;
 use super::output::Stop;
 use super::plot::{self, Chart};
 use super::run::Runner;
-use super::script::{self, Script, Variables};
+use super::script::{self, Script};
 use super::{interrupt, notes};
 use crate::error::{Error, code};
-use crate::sql::{PieceKind, scan};
+use crate::sql::{PieceKind, Variables, scan};
 use clap::ValueEnum;
 
 /// Lines of a terminal that does not tell its width.

@@ -160,6 +160,21 @@ impl Kernel for Floats {
         }
     }
 
+    fn join(&self, state: &mut FloatSum, other: FloatSum) {
+        for part in [other.sum, other.lost] {
+            state.change(part, 1);
+        }
+        state.finite += other.finite - 2;
+        state.nan += other.nan;
+        state.above += other.above;
+        state.below += other.below;
+    }
+
+    /// Its last digits tell in which order rows were added.
+    fn joins(&self) -> bool {
+        false
+    }
+
     fn value(&self, state: &FloatSum) -> Result<Option<f64>, Error> {
         let count = state.count();
         let value = if self.is_avg { state.value() / count as f64 } else { state.value() };

@@ -154,7 +154,7 @@ impl Lowering<'_> {
         let rest: Vec<&(Expr, Expr)> = rest.map(|(_, pair)| pair).collect();
         let keys = self.join_keys(join, &rest, &mut inputs)?;
         for (input, window) in inputs.iter().zip(common.windows) {
-            self.check_late_windows(input, window)?;
+            self.refuse_late_copies(input, window)?;
         }
         let windows = [
             self.bounds_of(inputs[0].node, common.windows[0], "the join")?,

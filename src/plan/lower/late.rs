@@ -29,13 +29,16 @@ pub(super) struct Carried {
     pub(super) source: Option<usize>,
     /// The name of the row's split.
     pub(super) split: Option<usize>,
+    /// Rows stand there once for each window of HOP or CUMULATE: the time column, and the window's id.
+    pub(super) copies: Option<(usize, usize)>,
 }
 
 impl Carried {
     /// All of them, to be moved.
     pub(super) fn indexes(&mut self) -> impl Iterator<Item = &mut usize> {
         let origin = self.source.iter_mut().chain(self.split.iter_mut());
-        self.columns.iter_mut().map(|(_, index)| index).chain(origin)
+        let time = self.copies.iter_mut().map(|(time, _)| time);
+        self.columns.iter_mut().map(|(_, index)| index).chain(origin).chain(time)
     }
 
     /// The names of table and split.
@@ -201,16 +204,21 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Gives a source a second output: rows that can't be read and, with these columns of its rows,
-    /// those from the future.
-    pub(super) fn add_source_output(&mut self, node: NodeId, future: Option<Vec<(String, usize)>>) {
+    /// Gives a source a second output: rows that can't be read and, with these columns of its rows and a
+    /// watermark of the type of its time attribute, those from the future.
+    pub(super) fn add_source_output(
+        &mut self,
+        node: NodeId,
+        future: Option<(Vec<(String, usize)>, DataType)>,
+    ) {
         let Some(open) = self.late.open.last().copied() else { return };
         let own = Arc::clone(&self.plan.nodes[node].schema);
-        let columns = future.unwrap_or_default();
+        let (columns, time) = future.map_or_else(Default::default, |(columns, time)| (columns, Some(time)));
         let field = |(name, index): &(String, usize)| own.field(*index).clone().with_name(name);
         let mut fields: Vec<Field> = columns.iter().map(|c| field(c).with_nullable(true)).collect();
         let known = ["late_reason", "late_operator", "late_source", "late_split", "late_text"];
         fields.extend(known.map(|name| Field::new(name, DataType::Utf8, true)));
+        fields.extend(time.map(|time| Field::new("late_watermark", time, true)));
         let output = LateOutput {
             table: String::new(),
             operator: self.plan.nodes[node].operation.name().to_owned(),
@@ -238,11 +246,38 @@ impl Lowering<'_> {
         if !overlapping || input.pending.is_some() || input.carried.columns.is_empty() {
             return Ok(());
         }
-        let message = "LATE ROWS INTO can't run yet where a join, OVER, or a key, an argument or a condition \
-                       below an aggregation reads the bounds of windows of HOP or CUMULATE";
-        Err(Error::plan(code::NOT_SUPPORTED, message).at(self.late.targets[open].target.span).hint(
-            "Use the bounds only in GROUP BY, and compute with them in the SELECT list or an outer query.",
-        ))
+        let is_known = input.carried.copies.is_some_and(|(_, id)| id == window.id);
+        if is_known && !self.has_condition_over_windows(input.node) {
+            return Ok(());
+        }
+        let message = "LATE ROWS INTO can't run where a condition below the aggregation of HOP or CUMULATE reads \
+                       the bounds of the window: it takes rows out of some of their windows";
+        Err(Error::plan(code::NOT_SUPPORTED, message)
+            .at(self.late.targets[open].target.span)
+            .hint("Put the condition into HAVING, or into FILTER (WHERE …) of the aggregates."))
+    }
+
+    /// Joins and OVER can't tell the copies of a row in several windows from several rows.
+    pub(super) fn refuse_late_copies(&self, input: &Lowered, window: Window) -> Result<(), Error> {
+        let Some(open) = self.late.open.last().copied() else { return Ok(()) };
+        let overlapping = matches!(window.spec.kind, WindowKind::Hop { .. } | WindowKind::Cumulate { .. });
+        if !overlapping || input.pending.is_some() || input.carried.columns.is_empty() {
+            return Ok(());
+        }
+        let message = "LATE ROWS INTO can't run yet with a join or OVER over windows of HOP or CUMULATE";
+        Err(Error::plan(code::NOT_SUPPORTED, message)
+            .at(self.late.targets[open].target.span)
+            .hint("Leave the clause out, or use TUMBLE."))
+    }
+
+    /// Whether rows that have their windows are taken out by a condition before they come to a node.
+    fn has_condition_over_windows(&self, node: NodeId) -> bool {
+        let node = &self.plan.nodes[node];
+        match &node.operation {
+            Operation::Calc(calc) if calc.filter.is_some() => true,
+            Operation::WindowRows(_) | Operation::WindowAggregate(_) => false,
+            _ => node.inputs.iter().any(|input| self.has_condition_over_windows(*input)),
+        }
     }
 
     /// The sinks of all second outputs.
@@ -328,13 +363,21 @@ impl Lowering<'_> {
         table: &Table,
     ) -> Result<NodeId, Error> {
         let stream = self.late_stream(of);
+        let is_source = matches!(self.plan.nodes[of].operation, Operation::Source(_));
         let roles = vec![Role::Plain; output.schema.fields().len()];
         let operation = Operation::LateRows(LateRowsNode { of, operator: output.operator.clone() });
         let rows = self.push(operation, Vec::new(), Arc::clone(&output.schema), roles, stream.clone());
         let mut project: Vec<ExprRef> = Vec::with_capacity(columns.len());
         let mut fields = Vec::with_capacity(columns.len());
         for column in columns {
-            let value = match place(&output.schema, &column.name) {
+            let fits = |index: &usize| {
+                // Another time attribute than that of the table: of its source nothing is said then.
+                let given = output.schema.field(*index);
+                !(is_source && given.name() == "late_watermark")
+                    || given.data_type() == &column.data_type
+                    || is_assignable(given.data_type(), &column.data_type)
+            };
+            let value = match place(&output.schema, &column.name).filter(fits) {
                 Some(index) => self.late_value(rows, index, column, table)?,
                 None => lit(ScalarValue::try_from(&column.data_type).map_err(from_datafusion)?),
             };

@@ -59,6 +59,7 @@ pub(super) fn lower(
         roles: Vec::new(),
         late: Late::default(),
         emissions: Emissions::default(),
+        by_clock: false,
     };
     for (plan, target, places) in queries {
         lowering.places = places;
@@ -80,6 +81,8 @@ struct Lowering<'a> {
     late: Late,
     /// What `EMIT` and `ALLOW LATENESS` ask for.
     emissions: Emissions,
+    /// The window that is being lowered stands on a `PROCTIME()` column.
+    by_clock: bool,
 }
 
 /// What a column means for event time.

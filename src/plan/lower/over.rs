@@ -48,7 +48,7 @@ impl Lowering<'_> {
         let partition = self.columns_for(keys, schema, &mut input)?;
         let trigger = self.trigger(params.order_by.as_slice(), common, schema, &input)?;
         if let (OverTrigger::WindowClose { .. }, Some(common)) = (trigger, common) {
-            self.check_late_windows(&input, common)?;
+            self.refuse_late_copies(&input, common)?;
         }
         let mut order = Vec::with_capacity(params.order_by.len());
         if !matches!(trigger, OverTrigger::EventTime { .. }) {

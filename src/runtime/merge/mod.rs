@@ -57,6 +57,16 @@ pub(in crate::runtime) trait Inputs: Send {
         false
     }
 
+    /// When time alone changes something, microseconds of a clock that never goes back, or before that.
+    fn next_due_us(&self) -> Option<i64> {
+        None
+    }
+
+    /// How far the watermark lies behind the wall clock where it moves with it, microseconds.
+    fn clock_lag_us(&self) -> Option<i64> {
+        None
+    }
+
     /// The watermark while all inputs are idle, where the clock moves it on.
     fn advanced(&mut self) -> Option<Watermark> {
         None
@@ -261,6 +271,16 @@ impl<I: Inputs> Merge<I> {
     /// For some time nobody asked for elements: it is not the inputs' fault that they gave none.
     pub(in crate::runtime) fn pause(&mut self) {
         self.inputs.pause();
+    }
+
+    /// See [`Inputs::next_due_us`].
+    pub(in crate::runtime) fn next_due_us(&self) -> Option<i64> {
+        self.inputs.next_due_us()
+    }
+
+    /// See [`Inputs::clock_lag_us`].
+    pub(in crate::runtime) fn clock_lag_us(&self) -> Option<i64> {
+        self.inputs.clock_lag_us()
     }
 
     /// One input: its elements as they are.

@@ -35,6 +35,14 @@ pub(in crate::operator) trait Kernel: Send {
     /// Adds a row, unless it is NULL.
     fn add(&self, state: &mut Self::State, column: &Self::Column<'_>, row: usize);
 
+    /// Adds the rows of another state.
+    fn join(&self, state: &mut Self::State, other: Self::State);
+
+    /// Whether a state that was joined is the same as one that had the rows one by one.
+    fn joins(&self) -> bool {
+        true
+    }
+
     /// # Errors
     /// `R002` if the result does not fit its type.
     fn value(&self, state: &Self::State) -> Result<Self::Value, Error>;
@@ -82,6 +90,20 @@ impl<K: Kernel> Accumulators for States<K> {
         Ok((self.kernel.array(before)?, self.kernel.array(after)?))
     }
 
+    fn joins(&self) -> bool {
+        self.kernel.joins()
+    }
+
+    fn join(&mut self, into: u32, from: u32) {
+        let other = self.states[from as usize];
+        self.kernel.join(&mut self.states[into as usize], other);
+    }
+
+    fn clear(&mut self, group: u32) -> Result<(), Error> {
+        self.states[group as usize] = K::State::default();
+        Ok(())
+    }
+
     fn values(&mut self, groups: &[u32]) -> Result<ArrayRef, Error> {
         let value = |group: &u32| self.kernel.value(&self.states[*group as usize]);
         self.kernel.array(groups.iter().map(value).collect::<Result<_, _>>()?)
@@ -114,6 +136,10 @@ impl Kernel for Count {
 
     fn add(&self, state: &mut i64, nulls: &Option<NullBuffer>, row: usize) {
         *state += i64::from(nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)));
+    }
+
+    fn join(&self, state: &mut i64, other: i64) {
+        *state += other;
     }
 
     fn value(&self, state: &i64) -> Result<i64, Error> {
@@ -167,6 +193,11 @@ where
         }
     }
 
+    fn join(&self, (sum, count): &mut (ExactSum, i64), (more, more_rows): (ExactSum, i64)) {
+        sum.merge(more);
+        *count += more_rows;
+    }
+
     fn value(&self, (sum, count): &(ExactSum, i64)) -> Result<Option<Finished>, Error> {
         (*count > 0).then(|| self.0.finish(*sum, *count)).transpose().map_err(failure)
     }
@@ -216,6 +247,16 @@ impl Kernel for FloatSum {
             *sum += column.value(row);
             *count += 1;
         }
+    }
+
+    fn join(&self, (sum, count): &mut (f64, i64), (more, more_rows): (f64, i64)) {
+        *sum += more;
+        *count += more_rows;
+    }
+
+    /// Its last digits tell in which order rows were added.
+    fn joins(&self) -> bool {
+        false
     }
 
     fn value(&self, (sum, count): &(f64, i64)) -> Result<Option<f64>, Error> {
@@ -317,14 +358,18 @@ where
         if column.is_null(row) {
             return;
         }
-        let value = column.value(row).normal();
-        let is_better = match *best {
-            None => true,
-            Some(best) if self.is_max => best.is_less(value),
-            Some(best) => value.is_less(best),
+        self.join(best, Some(column.value(row).normal()));
+    }
+
+    fn join(&self, best: &mut Option<T::Native>, other: Option<T::Native>) {
+        let is_better = match (*best, other) {
+            (_, None) => false,
+            (None, Some(_)) => true,
+            (Some(best), Some(other)) if self.is_max => best.is_less(other),
+            (Some(best), Some(other)) => other.is_less(best),
         };
         if is_better {
-            *best = Some(value);
+            *best = other;
         }
     }
 

@@ -28,7 +28,7 @@ impl ExactSum {
     }
 
     /// Adds another sum.
-    pub(super) fn merge(&mut self, other: Self) {
+    pub(crate) fn merge(&mut self, other: Self) {
         self.add(other.low);
         self.carry += other.carry;
     }
