@@ -9,7 +9,7 @@ use arrow::datatypes::SchemaRef;
 use super::channel::{ChannelProbe, Receiver, Sender, Signal, channel};
 use super::exchange::Outputs;
 use super::job::JobOptions;
-use super::measure::{JobCells, MarkerClock, OperatorCell, TaskCells, TaskClock};
+use super::measure::{JobCells, MarkerClock, OperatorCell, Questions, TaskCells, TaskClock};
 use super::merge::{Inputs, Merge, MergeOrder};
 use super::meter::Meter;
 use super::metrics::{OperatorReport, SourceCounters};
@@ -58,9 +58,10 @@ pub(super) fn build(
     cancel: &CancelToken,
 ) -> Result<Graph, Error> {
     let clock = &options.clock.0;
+    let questions = Arc::new(Questions::default());
     let cells = |tasks, channels| {
-        let started_us = clock.elapsed_us();
-        Arc::new(JobCells { clock: Arc::clone(clock), started_us, tasks, channels })
+        let (started_us, questions) = (clock.elapsed_us(), Arc::clone(&questions));
+        Arc::new(JobCells { clock: Arc::clone(clock), started_us, tasks, questions, channels })
     };
     let mut builder = Builder {
         plan,
@@ -493,14 +494,16 @@ impl Builder<'_> {
 
     /// Where the operators of a task tell what they do.
     fn cells(&self, draft: &Draft, ending: &Ending) -> Arc<TaskCells> {
-        let cell = |node, name: &str| {
-            Arc::new(OperatorCell::new(node, name, draft.subtask, self.options.latency_granularity))
+        let granularity = self.options.latency_granularity;
+        let cell = |node, name: &str, answers| {
+            Arc::new(OperatorCell::new(node, name, draft.subtask, answers, granularity))
         };
-        let mut operators: Vec<_> = draft.head.iter().map(|(node, name)| cell(*node, name)).collect();
-        operators.extend(draft.chain.iter().map(LooseLink::facts).map(|(node, name)| cell(node, name)));
+        let mut operators: Vec<_> = draft.head.iter().map(|(node, name)| cell(*node, name, false)).collect();
+        let links = draft.chain.iter().map(LooseLink::facts);
+        operators.extend(links.map(|(node, name)| cell(node, name, true)));
         match ending {
-            Ending::Sink(_, node, name) => operators.push(cell(*node, name)),
-            Ending::Outputs(_) if operators.is_empty() => operators.push(cell(0, &draft.name)),
+            Ending::Sink(_, node, name) => operators.push(cell(*node, name, false)),
+            Ending::Outputs(_) if operators.is_empty() => operators.push(cell(0, &draft.name, false)),
             Ending::Outputs(_) => {}
         }
         let clock = TaskClock::new(Arc::clone(&self.options.clock.0), operators.len());
@@ -508,6 +511,8 @@ impl Builder<'_> {
             name: draft.name.clone(),
             clock,
             operators,
+            questions: Arc::clone(&self.graph.cells.questions),
+            signal: Arc::clone(&draft.signal),
             is_source: draft.head.is_some(),
             is_late: draft.late_table.is_some(),
         })

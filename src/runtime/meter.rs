@@ -21,6 +21,8 @@ pub(super) struct Meter {
     holds_since_us: Option<i64>,
     published_us: i64,
     is_dirty: bool,
+    /// The last question that it answered.
+    answered: u64,
 }
 
 impl Meter {
@@ -33,6 +35,7 @@ impl Meter {
             holds_since_us: None,
             published_us: i64::MIN,
             is_dirty: false,
+            answered: 0,
         }
     }
 
@@ -125,8 +128,12 @@ impl Meter {
         self.cell.set_counts(counts);
     }
 
-    /// Tells what the operator keeps, if it was not told just now.
-    pub(super) fn publish(&mut self, operator: &dyn Operator, is_urgent: bool) {
+    /// Tells what the operator keeps, if it was not told just now, and answers what is asked.
+    pub(super) fn publish(&mut self, operator: &mut dyn Operator, is_urgent: bool) {
+        if let Some((number, filter)) = self.task.questions.since(self.answered) {
+            self.answered = number;
+            self.cell.answer(number, operator, &filter);
+        }
         if !self.is_dirty && !is_urgent {
             return;
         }
@@ -135,7 +142,7 @@ impl Meter {
             self.published_us = now;
             self.is_dirty = false;
             self.cell.set_state(operator.state());
-            self.cell.set_windows(|most| operator.open_windows(most));
+            self.cell.set_windows(operator);
         }
     }
 

@@ -9,6 +9,9 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use super::chain::Chain;
 
+/// An end that a session has had, its number, and its place.
+type End = (i64, u64, u32);
+
 /// No session.
 const NONE: u32 = u32::MAX;
 
@@ -23,6 +26,8 @@ pub(super) struct Session {
     pub(super) rows: Chain,
     /// States of its groups.
     pub(super) states: Chain,
+    /// Rows that it took, those in states too.
+    pub(super) rows_total: u64,
     partition: u32,
     /// No other session has it.
     number: u64,
@@ -63,7 +68,7 @@ pub(super) struct Tracker {
     sessions: Vec<Option<Session>>,
     free_sessions: Vec<u32>,
     /// An end that each open session has had: it ends then or later.
-    ends: BinaryHeap<Reverse<(i64, u64, u32)>>,
+    ends: BinaryHeap<Reverse<End>>,
     /// Sessions that were closed since the last [`Tracker::take_closed`], by their end.
     closed: Vec<Session>,
     sessions_total: u64,
@@ -195,6 +200,9 @@ impl Tracker {
         self.partitions[partition as usize].older -= 1;
         let gone = self.remove(id)?;
         self.extend(into, gone.start, gone.end);
+        if let Some(session) = &mut self.sessions[into as usize] {
+            session.rows_total += gone.rows_total;
+        }
         Some((gone.rows, gone.states))
     }
 
@@ -217,7 +225,7 @@ impl Tracker {
         let number = self.sessions_total;
         self.sessions_total += 1;
         let (rows, states) = (Chain::default(), Chain::default());
-        let session = Some(Session { start, end, rows, states, partition, number });
+        let session = Some(Session { start, end, rows, states, rows_total: 0, partition, number });
         let id = match self.free_sessions.pop() {
             Some(id) => {
                 self.sessions[id as usize] = session;
@@ -235,6 +243,26 @@ impl Tracker {
     fn remove(&mut self, id: u32) -> Option<Session> {
         self.free_sessions.push(id);
         self.sessions[id as usize].take()
+    }
+
+    /// Open sessions, about those that end first: an end that has moved is looked at as it was. `most` of
+    /// them, by their end.
+    pub(super) fn first_to_end(&self, most: usize) -> Vec<&Session> {
+        let ends = self.ends.as_slice();
+        // The heap from its top down.
+        let mut next: BinaryHeap<(Reverse<End>, usize)> =
+            ends.first().map(|first| (*first, 0)).into_iter().collect();
+        let mut found: Vec<&Session> = Vec::new();
+        while let Some((Reverse((_, number, id)), place)) = next.pop()
+            && found.len() < most
+        {
+            next.extend([2 * place + 1, 2 * place + 2].iter().filter_map(|at| Some((*ends.get(*at)?, *at))));
+            let session = self.sessions[id as usize].as_ref();
+            found.extend(session.filter(|session| session.number == number));
+        }
+        found.sort_by_key(|session| (session.end, session.number));
+        found.dedup_by_key(|session| session.number);
+        found
     }
 
     /// An open session.
