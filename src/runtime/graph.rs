@@ -349,7 +349,8 @@ impl Builder<'_> {
         let mut source: Box<dyn Source> = connector.source(table, &request)?;
         let clock = Arc::clone(&self.options.clock.0);
         let interval = self.options.watermark_interval;
-        let shape = Arc::new(SourceShape::try_new(node, plan_node, clock, interval)?);
+        let shape =
+            Arc::new(SourceShape::try_new(node, plan_node, clock, interval)?.measured(self.options.measures));
         let pipelines: Vec<_> = source
             .splits()?
             .into_iter()
@@ -402,7 +403,10 @@ impl Builder<'_> {
     }
 
     fn markers(&self, id: NodeId) -> Option<Markers> {
-        let interval = self.options.latency_interval;
+        let interval = match self.options.measures {
+            true => self.options.latency_interval,
+            false => Duration::ZERO,
+        };
         let source = u32::try_from(id).unwrap_or(u32::MAX);
         (!interval.is_zero()).then(|| Markers { clock: MarkerClock::new(interval), source })
     }
@@ -507,10 +511,13 @@ impl Builder<'_> {
             Ending::Outputs(_) => {}
         }
         let clock = TaskClock::new(Arc::clone(&self.options.clock.0), operators.len());
+        let is_measured = self.options.measures;
+        let clock = if is_measured { clock } else { clock.off() };
         Arc::new(TaskCells {
             name: draft.name.clone(),
             clock,
             operators,
+            is_measured,
             questions: Arc::clone(&self.graph.cells.questions),
             signal: Arc::clone(&draft.signal),
             is_source: draft.head.is_some(),

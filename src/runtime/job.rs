@@ -39,6 +39,8 @@ pub struct JobOptions {
     pub latency_interval: Duration,
     /// What latency markers are told apart by.
     pub latency_granularity: LatencyGranularity,
+    /// Without it operators count and time nothing but their rows: there to see what measuring costs.
+    pub measures: bool,
     /// Picks the channels that markers take.
     pub seed: u64,
     /// What sources take the time from: idleness, and how far rows are ahead.
@@ -74,6 +76,7 @@ impl Default for JobOptions {
             watermark_interval: Duration::from_millis(200),
             latency_interval: Duration::from_millis(200),
             latency_granularity: LatencyGranularity::default(),
+            measures: true,
             seed: 0,
             clock: JobClock::default(),
             channel_rows: None,

@@ -176,6 +176,8 @@ pub(in crate::runtime) struct TaskCells {
     pub(in crate::runtime) name: String,
     pub(in crate::runtime) clock: TaskClock,
     pub(in crate::runtime) operators: Vec<Arc<OperatorCell>>,
+    /// Its operators are measured.
+    pub(in crate::runtime) is_measured: bool,
     /// What the operators are asked.
     pub(in crate::runtime) questions: Arc<Questions>,
     /// What the task sleeps on.
