@@ -433,6 +433,15 @@ fn explain_lint_shows_what_may_not_be_meant() {
         (&found[0]["code"], &found[0]["file"], &found[0]["line"]),
         (&"L002".into(), &"late.sql".into(), &4.into())
     );
+    let view = format!("{TABLE}CREATE VIEW whole AS SELECT v, CAST(ts AS TIMESTAMP(0)) AS ts FROM t;\n");
+    fs::write(here.path().join("view.sql"), view).expect("the folder can be written");
+    let found = run(here.path(), &["explain", "--lint", "view.sql"]);
+    assert_eq!(found.code, 1);
+    assert!(
+        found.stdout.starts_with("lint[L001]: \"ts\" of the result is no time attribute"),
+        "{}",
+        found.stdout
+    );
     let clean = run(here.path(), &["explain", "--lint", "good.sql"]);
     assert_eq!((clean.code, clean.stdout.as_str(), clean.stderr.as_str()), (0, "", ""));
 }

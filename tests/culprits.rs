@@ -22,9 +22,12 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// 2024-05-01 09:00:00 UTC, milliseconds.
 const NINE: i64 = 1_714_554_000_000;
 
+/// What a sink does with a batch.
+type Write = dyn FnMut(&StreamBatch) + Send;
+
 /// A sink that does something with each batch.
 #[derive(Clone)]
-struct Slow(Arc<Mutex<dyn FnMut(&StreamBatch) + Send>>);
+struct Slow(Arc<Mutex<Write>>);
 
 impl Connector for Slow {
     fn name(&self) -> &'static str {
