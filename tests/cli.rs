@@ -410,6 +410,43 @@ fn explain_runs_nothing() {
 }
 
 #[test]
+fn explain_lint_shows_what_may_not_be_meant() {
+    let minute =
+        "FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND)) GROUP BY window_start, window_end;";
+    let late = format!("{TABLE}SELECT window_start, COUNT(*) AS c\n{minute}\n");
+    let here = folder(&[("late.sql", &late), ("good.sql", &format!("{TABLE}{WINDOWS}"))]);
+    let found = run(here.path(), &["explain", "--lint", "late.sql"]);
+    assert_eq!((found.code, found.stderr.as_str()), (1, ""));
+    let first: Vec<&str> = found.stdout.lines().take(2).collect();
+    let expected = [
+        "lint[L002]: the watermark of \"t\" is 5 s behind its rows, longer than the window of 1 s",
+        " --> late.sql:4:12",
+    ];
+    assert_eq!(first, expected, "{}", found.stdout);
+    let plan = run(here.path(), &["explain", "late.sql"]);
+    assert_eq!(plan.code, 0);
+    assert!(plan.stdout.contains("\nlint[L002] at 4:12: the watermark of \"t\""), "{}", plan.stdout);
+    let json = run(here.path(), &["explain", "--lint", "--json", "late.sql"]);
+    let found: serde_json::Value = serde_json::from_str(&json.stdout).expect("one JSON document");
+    assert_eq!((json.code, found.as_array().map(Vec::len)), (1, Some(1)));
+    assert_eq!(
+        (&found[0]["code"], &found[0]["file"], &found[0]["line"]),
+        (&"L002".into(), &"late.sql".into(), &4.into())
+    );
+    let view = format!("{TABLE}CREATE VIEW whole AS SELECT v, CAST(ts AS TIMESTAMP(0)) AS ts FROM t;\n");
+    fs::write(here.path().join("view.sql"), view).expect("the folder can be written");
+    let found = run(here.path(), &["explain", "--lint", "view.sql"]);
+    assert_eq!(found.code, 1);
+    assert!(
+        found.stdout.starts_with("lint[L001]: \"ts\" of the result is no time attribute"),
+        "{}",
+        found.stdout
+    );
+    let clean = run(here.path(), &["explain", "--lint", "good.sql"]);
+    assert_eq!((clean.code, clean.stdout.as_str(), clean.stderr.as_str()), (0, "", ""));
+}
+
+#[test]
 fn an_insert_writes_all_rows_and_leaves_no_other_file() {
     let here = folder(&[("in.csv", "1,2024-05-01 09:00:01\n2,2024-05-01 09:00:02\n")]);
     let sql = format!(

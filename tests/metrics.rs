@@ -168,6 +168,85 @@ fn a_stream_without_end_is_not_analyzed() {
 }
 
 #[test]
+fn a_stream_without_end_is_analyzed_for_some_time() {
+    let mut session = Session::new();
+    let script = "CREATE TABLE d (v INT) WITH ('connector' = 'datagen');
+                  CREATE TABLE out (v INT) WITH ('connector' = 'blackhole');
+                  EXPLAIN ANALYZE FOR INTERVAL '0.1' SECOND SELECT v FROM d;
+                  EXPLAIN ANALYZE FOR INTERVAL '0.1' SECOND INSERT INTO out SELECT v FROM d;
+                  EXPLAIN ANALYZE JSON FOR INTERVAL '1' MINUTE SELECT 1 AS one;";
+    let texts = run(&mut session, Path::new("."), script);
+    for text in &texts[..2] {
+        assert!(text.contains("~ Source(d): ") && text.contains("verdict: "), "{text}");
+    }
+    // What ends before is not waited for.
+    let json: serde_json::Value = serde_json::from_str(&texts[2]).unwrap();
+    assert_eq!(json["measured"]["is_over"], true);
+    let statements =
+        session.parse("test", "EXPLAIN ANALYZE FOR INTERVAL '0' SECOND SELECT v FROM d").unwrap();
+    let error = session.execute(&statements[0]).err().expect("no time");
+    assert_eq!(error.message(), "FOR must be longer than zero");
+}
+
+/// A job that runs is asked what it does from now on, and which windows have a key.
+#[test]
+fn a_running_job_is_analyzed_and_asked_for_windows() {
+    let memory = Memory::new();
+    let mut connectors = Connectors::empty();
+    connectors.add(Arc::new(memory.clone()));
+    let (sender, receiver) = sync_channel(1);
+    let columns: [(&str, ArrayRef); 2] = [
+        ("k", Arc::new(Int64Array::from(vec![1, 1, 2]))),
+        ("ts", Arc::new(TimestampMillisecondArray::from(vec![0, 59_000, 61_000]))),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    memory.put_channel("t", batch.schema(), receiver);
+    let mut session = Session::with_connectors(connectors);
+    let script = "CREATE TABLE t (k BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' MINUTE)
+                  WITH ('connector' = 'memory');
+                  SELECT k, COUNT(*) AS c FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+                  GROUP BY window_start, window_end, k EMIT CHANGES;";
+    let mut query = None;
+    for statement in session.parse("test", script).unwrap() {
+        if let Outcome::Query(running) = session.execute(&statement).unwrap() {
+            query = Some(running);
+        }
+    }
+    let mut query = query.unwrap();
+    sender.send(batch).unwrap();
+    // Changes come of each row, so the windows have them: +I, -U, +U of key 1, +I of key 2.
+    let mut changes = 0;
+    while changes < 4 {
+        changes += query.next_batch().unwrap().unwrap().num_rows();
+    }
+    let mut ask = |sql: &str| {
+        let statements = session.parse("test", sql).unwrap();
+        match session.execute(&statements[0]) {
+            Ok(Outcome::Text(text)) => text,
+            Ok(_) => panic!("{sql} gives no text"),
+            Err(error) => error.message().to_owned(),
+        }
+    };
+    let text = ask("EXPLAIN ANALYZE JOB FOR INTERVAL '0.05' SECOND");
+    assert!(text.contains("~ Source(t): 0 rows in, 0 out"), "since it was asked nothing came: {text}");
+    let one = ask("EXPLAIN WINDOW WHERE k = 1");
+    assert!(
+        one.contains("window [1970-01-01 00:00:00.000, 1970-01-01 00:01:00.000) with 1 group fires"),
+        "{one}"
+    );
+    assert_eq!(one.lines().count(), 1, "{one}");
+    let two: serde_json::Value = serde_json::from_str(&ask("EXPLAIN WINDOW JSON 1 WHERE K = 2")).unwrap();
+    assert_eq!(two["windows"][0]["start"], 60_000_000);
+    assert_eq!((two["windows"].as_array().unwrap().len(), &two["unanswered"]), (1, &serde_json::json!([])));
+    assert_eq!(ask("EXPLAIN WINDOW WHERE k = 3"), "no window is open\n");
+    assert_eq!(ask("EXPLAIN WINDOW WHERE q = 3"), "no windows of the job are grouped by \"q\"");
+    drop(sender);
+    while query.next_batch().unwrap().is_some() {}
+    assert!(query.finish().unwrap().reconciles());
+    assert_eq!(ask("EXPLAIN WINDOW WHERE k = 1"), "no window is open\n");
+}
+
+#[test]
 fn jobs_are_asked_by_number_by_table_or_the_last_one() {
     let dir =
         folder("{\"v\":1, \"ts\":\"2024-05-01 09:00:00\"}\n{\"v\":2, \"ts\":\"2024-05-01 08:59:30\"}\n");
@@ -185,6 +264,8 @@ fn jobs_are_asked_by_number_by_table_or_the_last_one() {
     assert_eq!(texts[3], "no window is open\n");
     assert!(texts[4].starts_with("Source(t): 1 of 2 rows that were looked at are out of order\n"));
     assert!(texts[4].contains("  delay 0 s: 50.0000 % of the rows late at most"), "{}", texts[4]);
+    // Two digits of 30 s, rounded up.
+    assert!(texts[4].contains(" s later: WATERMARK FOR ts AS ts - INTERVAL '30"), "{}", texts[4]);
     let json: serde_json::Value = serde_json::from_str(&texts[5]).unwrap();
     let kinds = json["findings"].as_array().unwrap();
     assert!(kinds.iter().any(|finding| finding["kind"] == "late_rows"), "{kinds:?}");

@@ -4,6 +4,7 @@
 //!
 //! * `setup: name`: statements that stand before every later case of the file; nothing is expected.
 //! * `plan: name`: a script whose last statement is explained.
+//! * `lint: name`: a script of whose last statement the lints are shown.
 //! * `error: name`: a script that fails with the error shown as people read it.
 //!
 //! `UPDATE_EXPECT=1 cargo test --test plan` rewrites what is expected; not where `CI` is set.
@@ -18,7 +19,9 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use corpus::{Case, same};
 use libtest_mimic::{Arguments, Failed};
 use tidegate::Error;
-use tidegate::catalog::{Catalog, ConnectorCatalog, Options, Relation, Table, TableFacts};
+use tidegate::catalog::{
+    Catalog, ConnectorCatalog, FrequentValue, Options, Relation, Table, TableFacts, TableStatistics,
+};
 use tidegate::error::{SourceText, code};
 use tidegate::plan::{Planner, StreamPlan};
 use tidegate::sql::{self, SpannedStatement, Statement};
@@ -27,6 +30,7 @@ use tidegate::sql::{self, SpannedStatement, Statement};
 enum Directive {
     Setup,
     Plan,
+    Lint,
     Fails,
 }
 
@@ -35,6 +39,7 @@ impl corpus::Directive for Directive {
         match word {
             "setup" => Some(Self::Setup),
             "plan" => Some(Self::Plan),
+            "lint" => Some(Self::Lint),
             "error" => Some(Self::Fails),
             _ => None,
         }
@@ -44,6 +49,7 @@ impl corpus::Directive for Directive {
         match self {
             Self::Setup => "setup",
             Self::Plan => "plan",
+            Self::Lint => "lint",
             Self::Fails => "error",
         }
     }
@@ -54,7 +60,7 @@ fn main() -> ExitCode {
     let files = corpus::files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/plan"));
     corpus::update(&files, |cases: &[Case<Directive>], number| match cases[number].directive {
         Directive::Setup => String::new(),
-        Directive::Plan | Directive::Fails => match run(setup(cases, number), &cases[number].sql) {
+        shown => match run(setup(cases, number), &cases[number].sql, shown) {
             Ok(text) | Err(text) => text,
         },
     });
@@ -80,22 +86,28 @@ fn setup(cases: &[Case<Directive>], number: usize) -> &str {
 }
 
 fn check(setup: &str, case: &Case<Directive>) -> Result<(), Failed> {
-    let outcome = run(setup, &case.sql);
+    let outcome = run(setup, &case.sql, case.directive);
     let text = match (&outcome, case.directive) {
-        (Ok(text), Directive::Plan) | (Err(text), Directive::Fails) => text,
+        (Ok(text), Directive::Plan | Directive::Lint) | (Err(text), Directive::Fails) => text,
         (Ok(text), _) => return Err(format!("an error is expected, the plan is\n{text}").into()),
         (Err(text), _) => return Err(format!("a plan is expected, the error is\n{text}").into()),
     };
     same(&case.expected, text.trim_end())
 }
 
-/// The plan of the last statement, or the error of the first that fails.
-fn run(setup: &str, script: &str) -> Result<String, String> {
+/// The plan of the last statement or its lints, or the error of the first that fails.
+fn run(setup: &str, script: &str, shown: Directive) -> Result<String, String> {
     let planner = Planner::new(Arc::new(TestConnectors));
+    let planner = if shown == Directive::Lint { planner.with_table_lints() } else { planner };
     let mut catalog = Catalog::new();
     execute(&planner, &mut catalog, setup).map_err(|error| format!("setup: {}", error.render()))?;
     let source = Arc::new(SourceText { name: "query.sql".to_owned(), text: script.to_owned() });
     match execute(&planner, &mut catalog, script) {
+        Ok(Some(plan)) if shown == Directive::Lint && plan.lints.is_empty() => Ok("nothing".to_owned()),
+        Ok(Some(plan)) if shown == Directive::Lint => {
+            let rendered: Vec<String> = plan.lints.iter().map(|lint| lint.render(&source)).collect();
+            Ok(rendered.join("\n"))
+        }
         Ok(Some(plan)) => Ok(plan.explain()),
         Ok(None) => Ok("nothing to explain".to_owned()),
         Err(error) => Err(error.in_source(&source).render()),
@@ -141,7 +153,8 @@ fn statement(
 }
 
 /// `file` ends, `stream` does not, `print` is only written, `metrics` only read; the file
-/// `cities.parquet` has columns.
+/// `cities.parquet` has columns. Of `stream` with `'splits'` it is known that there are several; where
+/// there is a column `hot`, nine of ten rows have 7 in it, and six of ten have no `warm`.
 struct TestConnectors;
 
 impl ConnectorCatalog for TestConnectors {
@@ -172,5 +185,16 @@ impl ConnectorCatalog for TestConnectors {
 
     fn metadata_type(&self, _connector: &str, key: &str) -> Option<DataType> {
         (key == "ingestion-time").then(|| DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into())))
+    }
+
+    fn statistics(&self, table: &Table) -> TableStatistics {
+        let frequent = |(column, value, share): (&str, &str, f64)| {
+            let (column, value) = (column.to_owned(), value.to_owned());
+            table.column_index(&column).map(|_| FrequentValue { column, value, share })
+        };
+        TableStatistics {
+            has_several_splits: table.options.get("splits").is_some(),
+            frequent: [("hot", "7", 0.9), ("warm", "NULL", 0.6)].into_iter().filter_map(frequent).collect(),
+        }
     }
 }

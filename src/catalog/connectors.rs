@@ -19,6 +19,26 @@ pub struct TableFacts {
     pub takes_changelog: bool,
 }
 
+/// What is known of a table without reading its rows.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TableStatistics {
+    /// It has more than one split, or may get more.
+    pub has_several_splits: bool,
+    /// Values that many rows have in common, at most one a column.
+    pub frequent: Vec<FrequentValue>,
+}
+
+/// A value that many rows of a table have.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FrequentValue {
+    /// The column.
+    pub column: String,
+    /// The value as SQL writes it, about.
+    pub value: String,
+    /// The share of the rows that have it, at least.
+    pub share: f64,
+}
+
 /// Connectors and formats as the planner sees them.
 pub trait ConnectorCatalog: Send + Sync {
     /// Checks a table's options and columns, and says what the table can do. Opens nothing.
@@ -35,6 +55,11 @@ pub trait ConnectorCatalog: Send + Sync {
 
     /// The type of a metadata column; `None` if the connector has none of that name.
     fn metadata_type(&self, connector: &str, key: &str) -> Option<DataType>;
+
+    /// What is known of a table's rows; asked only to explain a plan. Nothing where nothing is known.
+    fn statistics(&self, _table: &Table) -> TableStatistics {
+        TableStatistics::default()
+    }
 }
 
 /// Accepts every connector and option: for planning without the feature `runtime`.

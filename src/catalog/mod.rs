@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, code};
 
-pub use connectors::{ConnectorCatalog, TableFacts, UncheckedConnectors};
+pub use connectors::{ConnectorCatalog, FrequentValue, TableFacts, TableStatistics, UncheckedConnectors};
 pub use options::{OptionEntry, Options};
 pub use table::{Column, ColumnKind, NullTime, Table, View, WatermarkSpec};
 
@@ -34,11 +34,19 @@ impl Relation {
     }
 }
 
+/// The connector of the tables `system.…`, which a session has without creating them.
+pub const SYSTEM_CONNECTOR: &str = "system";
+
+/// The option of a table `system.…` that is read as a stream: how often, microseconds.
+pub const SYSTEM_EVERY: &str = "every";
+
 /// All tables and views of a session. Names are compared as they are: the binder has folded
 /// unquoted ones to lower case.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
     relations: BTreeMap<String, Relation>,
+    /// The tables `system.…`, by that name.
+    system: BTreeMap<String, Relation>,
 }
 
 impl Catalog {
@@ -49,10 +57,21 @@ impl Catalog {
 
     /// The relation of that name.
     pub fn get(&self, name: &str) -> Option<&Relation> {
-        self.relations.get(name)
+        self.relations.get(name).or_else(|| self.system.get(name))
     }
 
-    /// All relations, in the order of their names.
+    /// Sets the tables `system.…`.
+    pub fn set_system(&mut self, tables: Vec<Table>) {
+        let named = |table: Table| (table.name.clone(), Relation::Table(Arc::new(table)));
+        self.system = tables.into_iter().map(named).collect();
+    }
+
+    /// The names of the tables `system.…`, in order.
+    pub fn system_names(&self) -> impl Iterator<Item = &str> {
+        self.system.keys().map(String::as_str)
+    }
+
+    /// All relations that were created, in the order of their names.
     pub fn relations(&self) -> impl Iterator<Item = &Relation> {
         self.relations.values()
     }

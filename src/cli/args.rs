@@ -60,7 +60,9 @@ Examples:
     #[command(after_help = "\
 Examples:
   tidegate explain queries/flights/hourly.sql
-  tidegate explain report.sql -D day=2013-01-31 --json")]
+  tidegate explain report.sql -D day=2013-01-31 --json
+  tidegate explain report.sql --lint
+With --lint the exit code is 1 if something was found.")]
     Explain {
         /// SQL files; `-` is standard input
         #[arg(required = true, value_name = "FILE.sql")]
@@ -69,6 +71,10 @@ Examples:
         /// As JSON, one document a query. Example: --json
         #[arg(long)]
         json: bool,
+
+        /// Only what may not be meant, with its place and a way out. Example: --lint
+        #[arg(long)]
+        lint: bool,
 
         #[command(flatten)]
         common: CommonArgs,

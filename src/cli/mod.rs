@@ -34,7 +34,8 @@ use self::output::{Output, Stop};
 use self::run::Runner;
 use self::script::Script;
 use crate::error::Error;
-use crate::sql::Variables;
+use crate::session::Session;
+use crate::sql::{SpannedStatement, Statement, Variables};
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
@@ -70,7 +71,10 @@ fn dispatch(cli: Cli) -> Result<ExitCode, Stop> {
     match cli.command {
         Some(Command::Test(args)) => return Ok(ExitCode::from(if test::run(&args)? { 0 } else { 1 })),
         Some(Command::Run { files, run }) => run_files(&files, &run)?,
-        Some(Command::Explain { files, json, common }) => explain(&files, json, &common)?,
+        Some(Command::Explain { files, json, lint: true, common }) => {
+            return Ok(ExitCode::from(if lint(&files, json, &common)? { 0 } else { 1 }));
+        }
+        Some(Command::Explain { files, json, lint: false, common }) => explain(&files, json, &common)?,
         None if !cli.sql.is_empty() => run_texts(&cli.sql, &cli.run)?,
         None if io::stdin().is_terminal() => {
             shell::run(&mut runner(&cli.run, true)?, &cli.run.common.variables)?
@@ -123,22 +127,52 @@ fn scripts(files: &[String], args: &CommonArgs) -> Result<Vec<Script>, Error> {
 }
 
 fn explain(files: &[String], json: bool, args: &CommonArgs) -> Result<(), Stop> {
-    use crate::sql::Statement;
-
     let mut session = run::session(args)?;
     let mut output = Output::new(None);
     for script in scripts(files, args)? {
         for statement in session.parse(&script.name, &script.text)? {
-            if let Some(plan) = session.explain(&statement, json)? {
-                output.text(&plan)?;
-                continue;
-            }
-            // What later plans depend on is done, what only shows something is not.
-            match &statement.statement {
-                Statement::Show(_) | Statement::ShowSettings | Statement::Describe(_) => {}
-                _ => drop(session.execute(&statement)?),
+            match session.explain(&statement, json)? {
+                Some(plan) => output.text(&plan)?,
+                None => prepare(&mut session, &statement)?,
             }
         }
+    }
+    Ok(())
+}
+
+/// Shows what may not be meant in the scripts. Whether there was nothing.
+fn lint(files: &[String], json: bool, args: &CommonArgs) -> Result<bool, Stop> {
+    let mut session = run::session(args)?;
+    let mut output = Output::new(None);
+    let mut all = Vec::new();
+    for script in scripts(files, args)? {
+        for statement in session.parse(&script.name, &script.text)? {
+            for lint in session.lint(&statement)? {
+                if !json {
+                    output.text(&format!("{}\n", session.render_lint(&statement, &lint)))?;
+                }
+                let mut found = lint.to_json();
+                found["file"] = script.name.clone().into();
+                all.push(found);
+            }
+            if session.explain(&statement, false)?.is_none() {
+                prepare(&mut session, &statement)?;
+            }
+        }
+    }
+    let is_clean = all.is_empty();
+    if json {
+        output.text(&format!("{:#}\n", serde_json::Value::Array(all)))?;
+    }
+    Ok(is_clean)
+}
+
+/// Does a statement that is not explained: what later plans depend on is done, what only shows something
+/// is not.
+fn prepare(session: &mut Session, statement: &SpannedStatement) -> Result<(), Error> {
+    match &statement.statement {
+        Statement::Show(_) | Statement::ShowSettings | Statement::Describe(_) | Statement::Diagnose(_) => {}
+        _ => drop(session.execute(statement)?),
     }
     Ok(())
 }

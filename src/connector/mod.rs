@@ -27,7 +27,7 @@ use std::time::Duration;
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::record_batch::RecordBatch;
 
-use crate::catalog::{ConnectorCatalog, Options, Table, TableFacts};
+use crate::catalog::{ConnectorCatalog, Options, Table, TableFacts, TableStatistics};
 use crate::error::{Error, code, did_you_mean};
 use crate::stream::{StreamBatch, Watermark};
 
@@ -65,6 +65,11 @@ pub trait Connector: Send + Sync {
     /// Metadata columns that it can fill.
     fn metadata(&self) -> Vec<(&'static str, DataType)> {
         Vec::new()
+    }
+
+    /// See [`ConnectorCatalog::statistics`].
+    fn statistics(&self, _table: &Table) -> TableStatistics {
+        TableStatistics::default()
     }
 
     /// Opens the table for reading.
@@ -345,5 +350,9 @@ impl ConnectorCatalog for Connectors {
     fn metadata_type(&self, connector: &str, key: &str) -> Option<DataType> {
         let metadata = self.0.get(connector)?.metadata();
         metadata.into_iter().find(|(name, _)| *name == key).map(|(_, data_type)| data_type)
+    }
+
+    fn statistics(&self, table: &Table) -> TableStatistics {
+        self.0.get(table.connector.as_str()).map(|known| known.statistics(table)).unwrap_or_default()
     }
 }

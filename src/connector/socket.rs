@@ -22,7 +22,7 @@ use super::options::OptionReader;
 use super::stdio::{no_changelog, no_columns, no_sink};
 use super::text_split::{ByteSource, Got, TextSplit};
 use super::{Connector, ReadRequest, Sink, Source, SplitReader};
-use crate::catalog::{Options, Table, TableFacts};
+use crate::catalog::{Options, Table, TableFacts, TableStatistics};
 use crate::error::{Error, code};
 
 const KEYS: &[&str] = &["hostname", "port", "mode", "format", "max-line-length", "reconnect-delay"];
@@ -123,6 +123,11 @@ impl Connector for Socket {
         let mut keys = source_metadata();
         keys.push(("file.line", DataType::Int64));
         keys
+    }
+
+    fn statistics(&self, table: &Table) -> TableStatistics {
+        let has_several_splits = Settings::read(&table.options).is_ok_and(|settings| settings.listens);
+        TableStatistics { has_several_splits, ..TableStatistics::default() }
     }
 
     fn source(&self, table: &Table, request: &ReadRequest) -> Result<Box<dyn Source>, Error> {

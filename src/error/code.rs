@@ -1,7 +1,8 @@
 //! The stable codes of errors. One constant a kind; a code is never used for another kind.
 //!
 //! Letters: `S` SQL text, `C` catalog and options, `P` planning, `W` windows and time, `F` files
-//! and formats, `R` running, `U` usage of the command line and settings, `X` our own faults.
+//! and formats, `R` running, `U` usage of the command line and settings, `X` our own faults, `L` what
+//! is allowed and may not be meant.
 
 /// A stable code, such as `W004`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,3 +106,15 @@ pub const GIVEN_TWICE: Code = Code("S005");
 pub const CLOSED_PIPE: Code = Code("F004");
 /// A side table that holds as many rows as it may.
 pub const SIDE_TABLE_FULL: Code = Code("R007");
+/// Event time is lost where windows could still use it.
+pub const LINT_LOST_TIME: Code = Code("L001");
+/// A watermark is further behind its rows than a window is long.
+pub const LINT_LONG_DELAY: Code = Code("L002");
+/// A time without zone is used where an instant is meant.
+pub const LINT_WALL_CLOCK: Code = Code("L003");
+/// A table of several splits without `IDLE AFTER`.
+pub const LINT_NO_IDLENESS: Code = Code("L004");
+/// Rows that change for ever, and nobody who can take them.
+pub const LINT_UNTAKEN_CHANGES: Code = Code("L005");
+/// A key that most rows have in common.
+pub const LINT_SKEWED_KEY: Code = Code("L006");

@@ -181,7 +181,12 @@ impl Error {
 
     /// The error as people read it: code, message, the line of SQL with a caret, the hint.
     pub fn render(&self) -> String {
-        render::render(self)
+        render::render(self, "error")
+    }
+
+    /// The same for what is no error: with `word` in its place.
+    pub(crate) fn render_as(&self, word: &str) -> String {
+        render::render(self, word)
     }
 
     pub(crate) fn source_text(&self) -> Option<&SourceText> {

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use super::{Error, Place, SourceText, Span};
 
-/// The header line, the place with a caret under it, and the hint.
-pub(super) fn render(error: &Error) -> String {
-    let mut out = format!("error[{}]: {}", error.code(), error.message());
+/// The header line with `word` before the code, the place with a caret under it, and the hint.
+pub(super) fn render(error: &Error, word: &str) -> String {
+    let mut out = format!("{word}[{}]: {}", error.code(), error.message());
     if let (Some(span), Some(source)) = (error.span(), error.source_text()) {
         snippet(&mut out, span, source);
     }

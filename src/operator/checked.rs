@@ -2,7 +2,7 @@
 
 use arrow::datatypes::SchemaRef;
 
-use super::{OpenWindow, Operator, Output, RowCounts, StateSize};
+use super::{KeyFilter, OpenWindow, Operator, Output, RowCounts, StateSize};
 use crate::error::Error;
 use crate::stream::{RowKind, StreamBatch, StreamElement, Watermark};
 
@@ -168,8 +168,8 @@ impl Operator for Checked {
         self.operator.is_satisfied()
     }
 
-    fn open_windows(&self, most: usize) -> Vec<OpenWindow> {
-        self.operator.open_windows(most)
+    fn open_windows(&mut self, most: usize, of: Option<&KeyFilter>) -> Result<Vec<OpenWindow>, Error> {
+        self.operator.open_windows(most, of)
     }
 
     fn state(&self) -> StateSize {

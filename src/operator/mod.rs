@@ -134,9 +134,13 @@ pub trait Operator: Send {
         false
     }
 
-    /// The windows that are open now, those that close first; `most` of them.
-    fn open_windows(&self, _most: usize) -> Vec<OpenWindow> {
-        Vec::new()
+    /// The windows that are open now, those that close first; `most` of them. With a filter those of
+    /// groups with that key; it may have to look at all keys. What it gives afterwards is the same.
+    ///
+    /// # Errors
+    /// An internal error if keys can't be shown.
+    fn open_windows(&mut self, _most: usize, _of: Option<&KeyFilter>) -> Result<Vec<OpenWindow>, Error> {
+        Ok(Vec::new())
     }
 
     /// Rows, keys and bytes that it keeps now.
@@ -156,8 +160,17 @@ pub struct StateSize {
     pub bytes: usize,
 }
 
+/// What is asked of open windows: which have groups with this key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyFilter {
+    /// The key, as the output of the aggregation names it.
+    pub column: String,
+    /// Its value as text.
+    pub value: String,
+}
+
 /// A window that has rows and waits for event time to pass its end. Microseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenWindow {
     /// Its start, on the clock that cuts windows.
     pub start: i64,
@@ -167,6 +180,12 @@ pub struct OpenWindow {
     pub fires_at: i64,
     /// Groups that it has now, those apart that it shares with windows before it.
     pub groups: usize,
+    /// Rows of these groups, where they are known: not behind an exchange of states.
+    pub rows: Option<u64>,
+    /// It has given its results, and takes late rows until `fires_at`: `ALLOW LATENESS`.
+    pub is_fired: bool,
+    /// Whose session it is: the values of PARTITION BY.
+    pub key: Option<String>,
 }
 
 /// What became of the rows that an operator took. `rows in = used + late + null_time + future +

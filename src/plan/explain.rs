@@ -46,6 +46,7 @@ impl StreamPlan {
         for warning in &self.warnings {
             let _ = writeln!(out, "warning: {warning}");
         }
+        self.lints.iter().for_each(|lint| out.push_str(&lint.text()));
         out
     }
 

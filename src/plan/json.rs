@@ -7,7 +7,7 @@ use super::{PlanNode, StreamPlan, sql_type_name};
 
 impl StreamPlan {
     /// The plan as JSON: `nodes` (id, operator, details, inputs, columns, stream properties) in an
-    /// order in which inputs stand before their readers, `sinks`, `late_sinks` and `warnings`.
+    /// order in which inputs stand before their readers, `sinks`, `late_sinks`, `warnings` and `lints`.
     ///
     /// ```
     /// use tidegate::catalog::Catalog;
@@ -27,6 +27,7 @@ impl StreamPlan {
             "sinks": self.sinks,
             "late_sinks": self.late_sinks,
             "warnings": self.warnings,
+            "lints": self.lints.iter().map(super::Lint::to_json).collect::<Vec<_>>(),
         })
     }
 

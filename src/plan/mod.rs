@@ -21,6 +21,7 @@ mod function_names;
 mod join_node;
 mod json;
 mod late;
+mod lint;
 mod local_schema;
 mod lower;
 mod over_node;
@@ -52,6 +53,7 @@ pub use join_node::IntervalJoinNode;
 pub use late::LATE_COLUMNS;
 #[cfg(test)]
 pub(crate) use late::late_columns as late_fields;
+pub use lint::Lint;
 pub use local_schema::{grouping_id, grouping_id_type, local_schema};
 pub use over_node::{
     FrameBound, FrameUnit, OverCall, OverFrame, OverFunction, OverNode, OverTrigger, RankLimit,
@@ -98,6 +100,7 @@ pub struct Planner {
     time_zone: String,
     functions: Arc<FunctionRegistry>,
     side_table_rows: usize,
+    lints_tables: bool,
 }
 
 impl std::fmt::Debug for Planner {
@@ -129,7 +132,8 @@ impl Planner {
     pub fn new(connectors: Arc<dyn ConnectorCatalog>) -> Self {
         let time_zone = "UTC".to_owned();
         let functions = Arc::new(function::registry(&time_zone));
-        Self { connectors, time_zone, functions, side_table_rows: SIDE_TABLE_ROWS }
+        let side_table_rows = SIDE_TABLE_ROWS;
+        Self { connectors, time_zone, functions, side_table_rows, lints_tables: false }
     }
 
     /// The planner with another bound on the rows of the side tables that `LATE ROWS INTO` makes.
@@ -142,6 +146,22 @@ impl Planner {
     #[must_use]
     pub fn with_side_table_rows(self, rows: usize) -> Self {
         Self { side_table_rows: rows, ..self }
+    }
+
+    /// The planner that also asks connectors what they know of the tables of a query, for the lints that
+    /// depend on it. A file's metadata may be read for that.
+    ///
+    /// ```
+    /// use tidegate::catalog::Catalog;
+    /// use tidegate::plan::Planner;
+    ///
+    /// let plan = Planner::default().with_table_lints().plan("SELECT 1 AS one", &Catalog::new())?;
+    /// assert!(plan.lints.is_empty());
+    /// # Ok::<(), tidegate::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_table_lints(self) -> Self {
+        Self { lints_tables: true, ..self }
     }
 
     /// The planner with another `session.time-zone`: `TIMESTAMP_LTZ` values are shown and taken apart
@@ -330,8 +350,38 @@ impl Planner {
         })
     }
 
+    /// The length of a constant interval, microseconds. `what`: what errors call it.
+    ///
+    /// ```
+    /// use tidegate::plan::Planner;
+    /// use tidegate::sql::{self, Statement};
+    ///
+    /// let statements = sql::parse("EXPLAIN ANALYZE JOB FOR INTERVAL '5' SECOND")?;
+    /// let Statement::Diagnose(asked) = &statements[0].statement else { unreachable!() };
+    /// let over = asked.over.as_ref().expect("FOR");
+    /// assert_eq!(Planner::default().interval_us(over, "FOR")?, 5_000_000);
+    /// # Ok::<(), tidegate::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `W004` if it is no interval of fixed length, `W008` for months and years.
+    pub fn interval_us(&self, interval: &sqlparser::ast::Expr, what: &str) -> Result<i64, Error> {
+        use sqlparser::ast::Spanned;
+        let session = self.session(&Catalog::new());
+        let empty = datafusion_common::DFSchema::empty();
+        window::interval_us(interval, what, |expr| bind::bind_expression(&session, &expr, &empty))
+            .map_err(|error| error.at(diagnose::from_sql_span(interval.span())))
+    }
+
     fn session(&self, catalog: &Catalog) -> Arc<Session> {
-        Session::new(catalog, &self.connectors, &self.time_zone, &self.functions, self.side_table_rows)
+        Session::new(
+            catalog,
+            &self.connectors,
+            &self.time_zone,
+            &self.functions,
+            self.side_table_rows,
+            self.lints_tables,
+        )
     }
 }
 

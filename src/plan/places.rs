@@ -2,8 +2,11 @@
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{Expr, GroupByExpr, ObjectName, Query, Select, Spanned, TableFactor, Visit, Visitor};
+use sqlparser::ast::{
+    Expr, GroupByExpr, ObjectName, Query, Select, SelectItem, Spanned, TableFactor, Visit, Visitor,
+};
 
+use super::bind::table_argument;
 use super::diagnose::from_sql_span;
 use crate::error::{Error, Span};
 
@@ -18,6 +21,10 @@ pub(super) struct Places {
     pub(super) aggregate: Option<Span>,
     pub(super) order_by: Option<Span>,
     pub(super) limit: Option<Span>,
+    /// What the outermost block selects, by its names.
+    items: Vec<(String, Span)>,
+    /// Columns by their names as written.
+    columns: Vec<(String, Span)>,
     aggregates: usize,
     orders: usize,
     /// Functions and tables by their names as written.
@@ -39,12 +46,27 @@ impl Places {
         places
     }
 
+    /// Where a function or table is named first.
+    pub(super) fn of_name(&self, name: &str) -> Option<Span> {
+        self.names.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, span)| *span)
+    }
+
+    /// Where the query selects the column of that name.
+    pub(super) fn of_item(&self, name: &str) -> Option<Span> {
+        let found = self.items.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.or(self.items.first()).map(|(_, span)| *span)
+    }
+
+    /// Where a column is named last.
+    pub(super) fn of_column(&self, name: &str) -> Option<Span> {
+        let found = self.columns.iter().rfind(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map(|(_, span)| *span)
+    }
+
     /// The error with the place of the function or table that it names, if it has none yet.
     pub(super) fn locate(&self, error: Error) -> Error {
         let name = error.message().split('"').nth(1).map(str::to_owned);
-        let place = name.and_then(|name| {
-            self.names.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name)).map(|(_, span)| *span)
-        });
+        let place = name.and_then(|name| self.of_name(&name));
         error.at(place)
     }
 }
@@ -56,6 +78,19 @@ impl Places {
             self.names.push((text.trim_matches(['`', '"']).to_owned(), span));
         }
     }
+}
+
+/// The name of what is selected, and where it stands.
+fn item(item: &SelectItem) -> Option<(String, Span)> {
+    let name = match item {
+        SelectItem::ExprWithAlias { alias, .. } => {
+            return Some((alias.value.clone(), from_sql_span(alias.span)?));
+        }
+        SelectItem::UnnamedExpr(Expr::Identifier(ident)) => ident.value.clone(),
+        SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => parts.last()?.value.clone(),
+        other => other.to_string(),
+    };
+    Some((name, from_sql_span(item.span())?))
 }
 
 impl Visitor for Places {
@@ -82,6 +117,9 @@ impl Visitor for Places {
             GroupByExpr::All(_) => None,
         };
         let items = || select.projection.first().and_then(|item| from_sql_span(item.span()));
+        if self.items.is_empty() {
+            self.items = select.projection.iter().filter_map(item).collect();
+        }
         self.aggregates += usize::from(keys.is_some());
         self.aggregate = self.aggregate.or(keys);
         if select.distinct.is_some() {
@@ -105,6 +143,17 @@ impl Visitor for Places {
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         if let Expr::Function(call) = expr {
             self.name(&call.name);
+        }
+        let column = match expr {
+            Expr::Identifier(ident) => Some(ident),
+            Expr::CompoundIdentifier(parts) => parts.last(),
+            _ => None,
+        };
+        self.columns.extend(column.and_then(|ident| Some((ident.value.clone(), from_sql_span(ident.span)?))));
+        if let Some(table) = table_argument(expr)
+            && let Some(span) = from_sql_span(table.span)
+        {
+            self.names.push((table.value.clone(), span));
         }
         match expr {
             Expr::Subquery(_) | Expr::InSubquery { .. } | Expr::Exists { .. } => {

@@ -8,7 +8,7 @@ use chrono_tz::Tz;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
 
-use super::{IntervalJoinNode, OverNode};
+use super::{IntervalJoinNode, Lint, OverNode};
 use crate::catalog::{NullTime, Table};
 use crate::stream::TimeUnit;
 
@@ -31,6 +31,9 @@ pub struct StreamPlan {
     pub side_tables: Vec<Arc<Table>>,
     /// What a person should know though the plan runs: growing state, options without effect.
     pub warnings: Vec<String>,
+    /// What may not be meant: about event time and, where the planner was told to look, about
+    /// what is known of the tables.
+    pub lints: Vec<Lint>,
 }
 
 /// An operation with its inputs and what its output stream promises.

@@ -9,7 +9,7 @@ use arrow::datatypes::SchemaRef;
 use super::channel::{ChannelProbe, Receiver, Sender, Signal, channel};
 use super::exchange::Outputs;
 use super::job::JobOptions;
-use super::measure::{JobCells, MarkerClock, OperatorCell, TaskCells, TaskClock};
+use super::measure::{JobCells, MarkerClock, OperatorCell, Questions, TaskCells, TaskClock};
 use super::merge::{Inputs, Merge, MergeOrder, Second};
 use super::meter::Meter;
 use super::metrics::{OperatorReport, SourceCounters};
@@ -58,9 +58,10 @@ pub(super) fn build(
     cancel: &CancelToken,
 ) -> Result<Graph, Error> {
     let clock = &options.clock.0;
+    let questions = Arc::new(Questions::default());
     let cells = |tasks, channels| {
-        let started_us = clock.elapsed_us();
-        Arc::new(JobCells { clock: Arc::clone(clock), started_us, tasks, channels })
+        let (started_us, questions) = (clock.elapsed_us(), Arc::clone(&questions));
+        Arc::new(JobCells { clock: Arc::clone(clock), started_us, tasks, questions, channels })
     };
     let mut builder = Builder {
         plan,
@@ -351,7 +352,8 @@ impl Builder<'_> {
         let mut source: Box<dyn Source> = connector.source(table, &request)?;
         let clock = Arc::clone(&self.options.clock.0);
         let interval = self.options.watermark_interval;
-        let shape = Arc::new(SourceShape::try_new(node, plan_node, clock, interval)?);
+        let shape =
+            Arc::new(SourceShape::try_new(node, plan_node, clock, interval)?.measured(self.options.measures));
         let pipelines: Vec<_> = source
             .splits()?
             .into_iter()
@@ -404,7 +406,10 @@ impl Builder<'_> {
     }
 
     fn markers(&self, id: NodeId) -> Option<Markers> {
-        let interval = self.options.latency_interval;
+        let interval = match self.options.measures {
+            true => self.options.latency_interval,
+            false => Duration::ZERO,
+        };
         let source = u32::try_from(id).unwrap_or(u32::MAX);
         (!interval.is_zero()).then(|| Markers { clock: MarkerClock::new(interval), source })
     }
@@ -549,21 +554,28 @@ impl Builder<'_> {
 
     /// Where the operators of a task tell what they do.
     fn cells(&self, draft: &Draft, ending: &Ending) -> Arc<TaskCells> {
-        let cell = |node, name: &str| {
-            Arc::new(OperatorCell::new(node, name, draft.subtask, self.options.latency_granularity))
+        let granularity = self.options.latency_granularity;
+        let cell = |node, name: &str, answers| {
+            Arc::new(OperatorCell::new(node, name, draft.subtask, answers, granularity))
         };
-        let mut operators: Vec<_> = draft.head.iter().map(|(node, name)| cell(*node, name)).collect();
-        operators.extend(draft.chain.iter().map(LooseLink::facts).map(|(node, name)| cell(node, name)));
+        let mut operators: Vec<_> = draft.head.iter().map(|(node, name)| cell(*node, name, false)).collect();
+        let links = draft.chain.iter().map(LooseLink::facts);
+        operators.extend(links.map(|(node, name)| cell(node, name, true)));
         match ending {
-            Ending::Sink(_, node, name) => operators.push(cell(*node, name)),
-            Ending::Outputs(_) if operators.is_empty() => operators.push(cell(0, &draft.name)),
+            Ending::Sink(_, node, name) => operators.push(cell(*node, name, false)),
+            Ending::Outputs(_) if operators.is_empty() => operators.push(cell(0, &draft.name, false)),
             Ending::Outputs(_) => {}
         }
         let clock = TaskClock::new(Arc::clone(&self.options.clock.0), operators.len());
+        let is_measured = self.options.measures;
+        let clock = if is_measured { clock } else { clock.off() };
         Arc::new(TaskCells {
             name: draft.name.clone(),
             clock,
             operators,
+            is_measured,
+            questions: Arc::clone(&self.graph.cells.questions),
+            signal: Arc::clone(&draft.signal),
             is_source: draft.head.is_some(),
             is_late: draft.late_table.is_some(),
         })

@@ -16,9 +16,13 @@ use super::source::{SplitReaders, SplitStatus};
 use super::task::all_arrived;
 use crate::connector::{CancelToken, Connectors};
 use crate::error::{Error, Phase};
-use crate::operator::RowCounts;
+use crate::operator::{KeyFilter, RowCounts};
 use crate::plan::StreamPlan;
 use crate::stream::{Clock, StreamBatch, StreamElement, SystemClock};
+
+/// How long those wait who look again whether a job has come to something.
+const LOOK: Duration = Duration::from_millis(2);
+const LONGEST_LOOK: Duration = Duration::from_millis(50);
 
 /// How a job runs. None of it changes what it computes of tables that end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +39,8 @@ pub struct JobOptions {
     pub latency_interval: Duration,
     /// What latency markers are told apart by.
     pub latency_granularity: LatencyGranularity,
+    /// Without it operators count and time nothing but their rows: there to see what measuring costs.
+    pub measures: bool,
     /// Picks the channels that markers take.
     pub seed: u64,
     /// What sources take the time from: idleness, and how far rows are ahead.
@@ -70,6 +76,7 @@ impl Default for JobOptions {
             watermark_interval: Duration::from_millis(200),
             latency_interval: Duration::from_millis(200),
             latency_granularity: LatencyGranularity::default(),
+            measures: true,
             seed: 0,
             clock: JobClock::default(),
             channel_rows: None,
@@ -292,6 +299,35 @@ impl Monitor {
     /// All that is measured, now. No task waits for it.
     pub fn snapshot(&self) -> JobSnapshot {
         JobSnapshot::take(&self.cells, &self.sources)
+    }
+
+    /// The same with the windows that have groups of this key, and the operators that were too busy to
+    /// look for it for so long. Each of them goes through its keys for it.
+    pub fn snapshot_of_key(&self, filter: &KeyFilter, longest: Duration) -> (JobSnapshot, Vec<String>) {
+        let number = self.cells.questions.ask(filter);
+        let until = Instant::now() + longest;
+        loop {
+            self.cells.tasks.iter().for_each(|task| task.signal.notify());
+            let (snapshot, silent) = JobSnapshot::take_of_key(&self.cells, &self.sources, number);
+            if silent.is_empty() || Instant::now() >= until {
+                return (snapshot, silent);
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Two snapshots, the second one so much later by the job's clock, or when the job is over.
+    pub fn observe(&self, over: Duration) -> (JobSnapshot, JobSnapshot) {
+        let before = self.snapshot();
+        let over_us = u64::try_from(over.as_micros()).unwrap_or(u64::MAX);
+        loop {
+            let now = self.snapshot();
+            if now.is_over || now.elapsed_us.saturating_sub(before.elapsed_us) >= over_us {
+                return (before, now);
+            }
+            let left = Duration::from_micros(over_us - (now.elapsed_us - before.elapsed_us));
+            std::thread::sleep(left.clamp(LOOK, LONGEST_LOOK));
+        }
     }
 }
 

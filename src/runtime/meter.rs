@@ -15,12 +15,15 @@ const PUBLISH_US: i64 = 100_000;
 pub(super) struct Meter {
     task: Arc<TaskCells>,
     place: usize,
+    is_on: bool,
     cell: Arc<OperatorCell>,
     pending: Vec<Measured>,
     /// Since when it holds rows that it has not given.
     holds_since_us: Option<i64>,
     published_us: i64,
     is_dirty: bool,
+    /// The last question that it answered.
+    answered: u64,
 }
 
 impl Meter {
@@ -28,11 +31,13 @@ impl Meter {
         Self {
             task: Arc::clone(task),
             place,
+            is_on: task.is_measured,
             cell: Arc::clone(&task.operators[place]),
             pending: Vec::new(),
             holds_since_us: None,
             published_us: i64::MIN,
             is_dirty: false,
+            answered: 0,
         }
     }
 
@@ -45,6 +50,9 @@ impl Meter {
 
     /// Rows come in.
     pub(super) fn takes(&mut self, batch: &StreamBatch) -> i64 {
+        if !self.is_on {
+            return 0;
+        }
         add(&self.cell.rows_in, batch.num_rows() as u64);
         add(&self.cell.batches_in, 1);
         add(&self.cell.bytes_in, bytes_of(&batch.rows));
@@ -54,6 +62,7 @@ impl Meter {
     /// Rows or a watermark go out.
     pub(super) fn gives(&self, element: &StreamElement) {
         match element {
+            _ if !self.is_on => {}
             StreamElement::Batch(batch) => {
                 add(&self.cell.rows_out, batch.num_rows() as u64);
                 add(&self.cell.batches_out, 1);
@@ -71,6 +80,9 @@ impl Meter {
 
     /// The rows that came in at `started_us` are done; `gave`: whether rows came of them.
     pub(super) fn worked(&mut self, started_us: i64, rows: u64, gave: bool) {
+        if !self.is_on {
+            return;
+        }
         let now = self.task.clock.now_us();
         self.cell.measure(Measured::Compute(passed(started_us, now), rows), &mut self.pending);
         if !gave {
@@ -91,7 +103,7 @@ impl Meter {
 
     /// What came in at `started_us` has released these rows.
     pub(super) fn released(&mut self, started_us: i64, rows: u64) {
-        if rows == 0 {
+        if rows == 0 || !self.is_on {
             return;
         }
         let now = self.task.clock.now_us();
@@ -104,6 +116,9 @@ impl Meter {
 
     /// Rows that came in at `started_us` are written.
     pub(super) fn wrote(&mut self, started_us: i64, rows: u64, read: Instant, counts: &RowCounts) {
+        if !self.is_on {
+            return;
+        }
         let now = self.task.clock.now_us();
         self.cell.measure(Measured::Compute(passed(started_us, now), rows), &mut self.pending);
         self.cell.measure(Measured::Total(read.elapsed(), rows), &mut self.pending);
@@ -118,15 +133,28 @@ impl Meter {
 
     /// Rows were taken that had waited since then.
     pub(super) fn waited(&mut self, since: Instant, rows: u64) {
+        if !self.is_on {
+            return;
+        }
         self.cell.measure(Measured::Wait(since.elapsed(), rows), &mut self.pending);
     }
 
     pub(super) fn counts(&self, counts: &RowCounts) {
+        if !self.is_on {
+            return;
+        }
         self.cell.set_counts(counts);
     }
 
-    /// Tells what the operator keeps, if it was not told just now.
-    pub(super) fn publish(&mut self, operator: &dyn Operator, is_urgent: bool) {
+    /// Tells what the operator keeps, if it was not told just now, and answers what is asked.
+    pub(super) fn publish(&mut self, operator: &mut dyn Operator, is_urgent: bool) {
+        if !self.is_on {
+            return;
+        }
+        if let Some((number, filter)) = self.task.questions.since(self.answered) {
+            self.answered = number;
+            self.cell.answer(number, operator, &filter);
+        }
         if !self.is_dirty && !is_urgent {
             return;
         }
@@ -135,7 +163,7 @@ impl Meter {
             self.published_us = now;
             self.is_dirty = false;
             self.cell.set_state(operator.state());
-            self.cell.set_windows(|most| operator.open_windows(most));
+            self.cell.set_windows(operator);
         }
     }
 

@@ -17,6 +17,7 @@ use super::source::{SplitReaders, SplitStatus};
 use super::task::{Task, Worked};
 use crate::connector::{CancelToken, Connectors};
 use crate::error::Error;
+use crate::operator::KeyFilter;
 use crate::plan::StreamPlan;
 use crate::stream::{Clock, StreamBatch, StreamElement, Watermark};
 
@@ -275,6 +276,13 @@ impl Stepped {
             }
         }
         JobSnapshot::take(&self.cells, &self.sources)
+    }
+
+    /// The same with the windows that have groups of this key.
+    pub fn snapshot_of_key(&mut self, filter: &KeyFilter) -> JobSnapshot {
+        let number = self.cells.questions.ask(filter);
+        self.snapshot();
+        JobSnapshot::take_of_key(&self.cells, &self.sources, number).0
     }
 
     /// The splits of all sources, source by source, in their order.

@@ -352,7 +352,7 @@ impl Task {
     /// Lets others see what its operators keep.
     pub(super) fn publish(&mut self, is_urgent: bool) {
         for link in &mut self.chain {
-            link.meter.publish(link.operator.as_ref(), is_urgent);
+            link.meter.publish(link.operator.as_mut(), is_urgent);
         }
     }
 
@@ -488,7 +488,7 @@ fn feed_second(chain: &mut [Link], end: &mut End, batch: StreamBatch) -> Result<
 
 fn pass_on(link: &mut Link, rest: &mut [Link], end: &mut End) -> Result<(), Error> {
     link.meter.counts(&link.output.counts);
-    link.meter.publish(link.operator.as_ref(), false);
+    link.meter.publish(link.operator.as_mut(), false);
     for batch in link.output.drain_late() {
         if let Some(late) = &link.late {
             late.send(StreamElement::Batch(batch));

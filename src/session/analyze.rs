@@ -1,14 +1,60 @@
 //! `EXPLAIN ANALYZE`: a plan with what was measured while it ran.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
+use super::Outcome;
+use crate::error::{Error, Phase};
 use crate::plan::StreamPlan;
-use crate::runtime::{JobSnapshot, LatencySummary, OperatorSnapshot, Pressure, diagnose, length_text};
+use crate::runtime::{
+    Diagnosis, JobSnapshot, LatencySummary, OperatorSnapshot, Pressure, diagnose, length_text,
+};
 
-/// The plan as text, under each node what its operators did, at last the verdict.
-pub(super) fn text(plan: &StreamPlan, done: &JobSnapshot) -> String {
-    let diagnosis = diagnose(plan, None, done);
-    let tree = plan.explain_with(&|node| notes(done, node));
+/// Lets a job run to its end, or for some time; then it is stopped. What was measured of it.
+///
+/// # Errors
+/// What made it fail.
+pub(super) fn run(started: Outcome, over: Option<Duration>) -> Result<JobSnapshot, Error> {
+    let (monitor, canceller) = match &started {
+        Outcome::Query(query) => (query.monitor(), query.canceller()),
+        Outcome::Insert(insert) => (insert.monitor(), insert.canceller()),
+        Outcome::Done(_) | Outcome::Rows(_) | Outcome::Text(_) => {
+            return Err(Error::internal("session", "a plan started no job"));
+        }
+    };
+    let observed = monitor.clone();
+    let observer = over.map(|over| {
+        std::thread::spawn(move || {
+            let (_, seen) = observed.observe(over);
+            canceller.cancel();
+            seen
+        })
+    });
+    let ended = match started {
+        Outcome::Query(mut query) => loop {
+            match query.next_batch() {
+                Ok(Some(_)) => {}
+                Ok(None) => break query.finish().map(|_| ()),
+                Err(error) => break Err(error),
+            }
+        },
+        Outcome::Insert(insert) => insert.finish().map(|_| ()),
+        Outcome::Done(_) | Outcome::Rows(_) | Outcome::Text(_) => Ok(()),
+    };
+    let seen = observer.map(|observer| observer.join());
+    match (ended, seen) {
+        // We have stopped it.
+        (Err(error), Some(Ok(seen))) if error.phase() == Phase::Interrupted => Ok(seen),
+        (Err(error), _) => Err(error),
+        (Ok(()), _) => Ok(monitor.snapshot()),
+    }
+}
+
+/// The plan as text, under each node what its operators did since `before`, at last the verdict.
+pub(super) fn text(plan: &StreamPlan, before: Option<&JobSnapshot>, done: &JobSnapshot) -> String {
+    let diagnosis = diagnose(plan, before, done);
+    let tree = plan.explain_with(&|node| notes(before, done, &diagnosis, node));
     let loads = &diagnosis.operators;
     let busiest = loads.iter().max_by(|a, b| a.busy.total_cmp(&b.busy));
     let most = busiest
@@ -18,27 +64,48 @@ pub(super) fn text(plan: &StreamPlan, done: &JobSnapshot) -> String {
 }
 
 /// The same for programs.
-pub(super) fn to_json(plan: &StreamPlan, done: &JobSnapshot) -> Value {
+pub(super) fn to_json(plan: &StreamPlan, before: Option<&JobSnapshot>, done: &JobSnapshot) -> Value {
     json!({
         "plan": plan.to_json(),
         "measured": done.to_json(),
-        "diagnosis": diagnose(plan, None, done).to_json(),
+        "diagnosis": diagnose(plan, before, done).to_json(),
     })
 }
 
 /// One line for each operator of a node, its subtasks together.
-fn notes(done: &JobSnapshot, node: usize) -> Vec<String> {
+fn notes(
+    before: Option<&JobSnapshot>,
+    done: &JobSnapshot,
+    diagnosis: &Diagnosis,
+    node: usize,
+) -> Vec<String> {
     let of_node: Vec<&OperatorSnapshot> = done.operators().filter(|operator| operator.node == node).collect();
     let mut names: Vec<&str> = of_node.iter().map(|operator| operator.name.as_str()).collect();
     names.dedup();
     names.sort_unstable();
     names.dedup();
     let same = |name: &str| of_node.iter().copied().filter(|one| one.name == name).collect::<Vec<_>>();
-    names.iter().map(|name| line(name, &same(name))).collect()
+    names.iter().map(|name| line(name, &same(name), before, diagnosis)).collect()
 }
 
-fn line(name: &str, subtasks: &[&OperatorSnapshot]) -> String {
-    let sum = |read: fn(&OperatorSnapshot) -> u64| subtasks.iter().map(|one| read(one)).sum::<u64>();
+fn line(
+    name: &str,
+    subtasks: &[&OperatorSnapshot],
+    before: Option<&JobSnapshot>,
+    diagnosis: &Diagnosis,
+) -> String {
+    let is_it = |one: &OperatorSnapshot, other: &OperatorSnapshot| {
+        (one.node, &one.name, one.subtask) == (other.node, &other.name, other.subtask)
+    };
+    let earlier = |one: &OperatorSnapshot, read: fn(&OperatorSnapshot) -> u64| {
+        let found = before.and_then(|before| before.operators().find(|other| is_it(one, other)));
+        found.map_or(0, read)
+    };
+    let level = |read: fn(&OperatorSnapshot) -> u64| subtasks.iter().map(|one| read(one)).sum::<u64>();
+    // Since the earlier look.
+    let sum = |read: fn(&OperatorSnapshot) -> u64| {
+        subtasks.iter().map(|one| read(one).saturating_sub(earlier(one, read))).sum::<u64>()
+    };
     let total = sum(|one| one.busy_us + one.idle_us + one.back_pressured_us).max(1) as f64;
     let share = |part: u64| part as f64 / total;
     let waits = share(sum(|one| one.back_pressured_us));
@@ -50,11 +117,21 @@ fn line(name: &str, subtasks: &[&OperatorSnapshot]) -> String {
         format!("busy {:.1} %", share(sum(|one| one.busy_us)) * 100.0),
         format!("back-pressured {:.1} % {}", waits * 100.0, Pressure::of_share(waits).name()),
     ];
+    let loads = diagnosis.operators.iter().filter(|load| {
+        subtasks.iter().any(|one| (load.node, load.subtask) == (one.node, one.subtask))
+            && load.operator == name
+    });
+    let queued = loads
+        .filter_map(|load| load.in_pool)
+        .fold(None, |most: Option<f64>, usage| Some(most.map_or(usage, |most| most.max(usage))));
+    if let Some(queued) = queued.filter(|queued| *queued > 0.0) {
+        parts.push(format!("queue {:.0} % full", queued * 100.0));
+    }
     let late = sum(|one| one.counts.late);
     if late > 0 {
         parts.push(format!("{late} late"));
     }
-    let (state, bytes) = (sum(|one| one.state.rows as u64), sum(|one| one.state.bytes as u64));
+    let (state, bytes) = (level(|one| one.state.rows as u64), level(|one| one.state.bytes as u64));
     if state > 0 {
         parts.push(format!("state {state} rows {bytes} bytes"));
     }

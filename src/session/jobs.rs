@@ -2,18 +2,24 @@
 
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::error::{Error, code};
-use crate::plan::StreamPlan;
+use super::analyze;
+use crate::catalog::SYSTEM_CONNECTOR;
+use crate::error::{Error, Place, Span, code};
+use crate::operator::KeyFilter;
+use crate::plan::{Operation, StreamPlan};
 use crate::runtime::{Diagnosis, JobSnapshot, Monitor, diagnose};
-use crate::sql::{Diagnose, Key, Question};
+use crate::sql::{Diagnose, Key, KeyCondition, Question};
 
 /// Jobs that are remembered; the oldest go.
 const MOST: usize = 64;
 /// A snapshot that is older is not what loads are compared with.
 const WINDOW_US: u64 = 10_000_000;
+/// How long to look at a job where nobody says it, and to wait for its operators.
+const LOOK: Duration = Duration::from_secs(1);
 /// Over less than this no load is told.
 const SHORTEST_US: u64 = 500_000;
 
@@ -34,6 +40,8 @@ struct Job {
     /// The tables that it writes; none: a query.
     tables: Vec<String>,
     plan: Arc<StreamPlan>,
+    /// It reads nothing but tables that tell of jobs.
+    is_about_jobs: bool,
     monitor: Monitor,
     /// What was seen of it before, the oldest first: two snapshots some seconds apart.
     seen: Vec<JobSnapshot>,
@@ -45,6 +53,51 @@ impl Job {
             [] => "query".to_owned(),
             tables => tables.join(", "),
         }
+    }
+
+    fn is_meant_by(&self, key: Option<&Key>) -> bool {
+        match key {
+            None => !self.is_about_jobs,
+            Some(key) => self.number.to_string() == key.name || self.tables.contains(&key.name),
+        }
+    }
+
+    /// The plan with what its operators did from now on for some time; of a job that is over from its
+    /// start.
+    fn analyze(&self, over: Duration, json: bool) -> String {
+        let (before, now) = self.monitor.observe(over);
+        let before = Some(&before).filter(|before| !before.is_over);
+        match json {
+            true => format!("{:#}\n", analyze::to_json(&self.plan, before, &now)),
+            false => analyze::text(&self.plan, before, &now),
+        }
+    }
+
+    /// The open windows that have groups with this key.
+    fn windows_of(&self, condition: &KeyCondition, json: bool) -> Result<String, Error> {
+        let filter = KeyFilter { column: condition.key.value.clone(), value: condition.value.clone() };
+        let keys = window_keys(&self.plan);
+        if !keys.iter().any(|key| key.eq_ignore_ascii_case(&filter.column)) {
+            let message = format!("no windows of the job are grouped by \"{}\"", filter.column);
+            let known: Vec<String> = keys.iter().map(|key| format!("\"{key}\"")).collect();
+            let error = Error::plan(code::UNKNOWN_COLUMN, message).at(place_of(&condition.key));
+            return Err(match known.is_empty() {
+                true => error.hint("Leave WHERE out: its windows have no keys."),
+                false => error.hint(format!("Use one of {}.", known.join(", "))),
+            });
+        }
+        let (snapshot, silent) = self.monitor.snapshot_of_key(&filter, LOOK);
+        let before = self.seen.last().filter(|seen| seen.elapsed_us < snapshot.elapsed_us);
+        let diagnosis = diagnose(&self.plan, before, &snapshot);
+        if json {
+            let (windows, silent) = (diagnosis.to_json()["windows"].clone(), json!(silent));
+            return Ok(format!("{:#}\n", json!({ "windows": windows, "unanswered": silent })));
+        }
+        let mut text = diagnosis.windows_text();
+        if !silent.is_empty() {
+            let _ = writeln!(text, "too busy to answer: {}", silent.join(", "));
+        }
+        Ok(text)
     }
 
     /// What is known now, and a snapshot to compare it with.
@@ -82,8 +135,9 @@ impl Jobs {
     pub(super) fn add(&self, plan: StreamPlan, tables: Vec<String>, monitor: Monitor) {
         let mut content = self.content();
         content.started += 1;
-        let number = content.started;
-        content.jobs.push(Job { number, tables, plan: Arc::new(plan), monitor, seen: Vec::new() });
+        let (number, is_about_jobs) = (content.started, reads_system_only(&plan));
+        let plan = Arc::new(plan);
+        content.jobs.push(Job { number, tables, plan, is_about_jobs, monitor, seen: Vec::new() });
         let more = content.jobs.len().saturating_sub(MOST);
         content.jobs.drain(..more);
     }
@@ -91,6 +145,11 @@ impl Jobs {
     /// All jobs now, the oldest first. No task waits for it.
     pub fn status(&self) -> Vec<JobStatus> {
         self.content().jobs.iter_mut().map(status).collect()
+    }
+
+    /// All jobs but those that only look at jobs.
+    pub(super) fn observed(&self) -> Vec<JobStatus> {
+        self.content().jobs.iter_mut().filter(|job| !job.is_about_jobs).map(status).collect()
     }
 
     /// All jobs now, for programs.
@@ -106,27 +165,29 @@ impl Jobs {
         json!({ "jobs": self.status().into_iter().map(job).collect::<Vec<_>>() })
     }
 
-    /// The job of that number, or the last one that writes that table; without a key the last one.
-    fn find(&self, key: Option<&Key>) -> Result<JobStatus, Error> {
-        let mut content = self.content();
-        let matches = |job: &&mut Job| match key {
-            None => true,
-            Some(key) => job.number.to_string() == key.name || job.tables.contains(&key.name),
-        };
-        let found = content.jobs.iter_mut().rev().find(matches).map(status);
-        found.ok_or_else(|| {
-            let message = match key {
-                None => "no job was started".to_owned(),
-                Some(key) => format!("no job \"{}\"", key.name),
-            };
-            Error::plan(code::UNKNOWN_NAME, message)
-                .at(key.map(|key| key.span))
-                .hint("Use SHOW JOBS to see all of them.")
-        })
+    /// The job that is meant.
+    fn job(&self, key: Option<&Key>) -> Result<Job, Error> {
+        let content = self.content();
+        let found = content.jobs.iter().rev().find(|job| job.is_meant_by(key)).cloned();
+        found.ok_or_else(|| no_job(key))
     }
 
-    /// What a statement asks about a job.
-    pub(super) fn answer(&self, asked: &Diagnose) -> Result<String, Error> {
+    /// The job of that number, or the last one that writes that table; without a key the last one that
+    /// does not only look at jobs.
+    fn find(&self, key: Option<&Key>) -> Result<JobStatus, Error> {
+        let mut content = self.content();
+        let found = content.jobs.iter_mut().rev().find(|job| job.is_meant_by(key)).map(status);
+        found.ok_or_else(|| no_job(key))
+    }
+
+    /// What a statement asks about a job. `over`: how long to look at it.
+    pub(super) fn answer(&self, asked: &Diagnose, over: Option<Duration>) -> Result<String, Error> {
+        if asked.question == Question::Analyze {
+            return Ok(self.job(asked.job.as_ref())?.analyze(over.unwrap_or(LOOK), asked.json));
+        }
+        if let Some(condition) = &asked.of_key {
+            return self.job(asked.job.as_ref())?.windows_of(condition, asked.json);
+        }
         let status = self.find(asked.job.as_ref())?;
         let diagnosis = &status.diagnosis;
         if asked.json {
@@ -136,6 +197,7 @@ impl Jobs {
                 Question::Watermark => all["watermarks"].clone(),
                 Question::Window => all["windows"].clone(),
                 Question::Lateness => status.snapshot.to_json()["sources"].clone(),
+                Question::Analyze => return Err(Error::internal("session", "the job was not looked at")),
             };
             return Ok(format!("{part:#}\n"));
         }
@@ -143,9 +205,56 @@ impl Jobs {
             Question::Findings => diagnosis.text() + &diagnosis.loads_text(),
             Question::Watermark => diagnosis.watermarks_text(),
             Question::Window => diagnosis.windows_text(),
-            Question::Lateness => lateness(&status.snapshot),
+            Question::Lateness => lateness(&self.job(asked.job.as_ref())?.plan, &status.snapshot),
+            Question::Analyze => return Err(Error::internal("session", "the job was not looked at")),
         })
     }
+}
+
+fn no_job(key: Option<&Key>) -> Error {
+    let message = match key {
+        None => "no job was started".to_owned(),
+        Some(key) => format!("no job \"{}\"", key.name),
+    };
+    Error::plan(code::UNKNOWN_NAME, message)
+        .at(key.map(|key| key.span))
+        .hint("Use SHOW JOBS to see all of them.")
+}
+
+fn place_of(ident: &sqlparser::ast::Ident) -> Option<Span> {
+    let place = |at: sqlparser::tokenizer::Location| Place { line: at.line, column: at.column };
+    (ident.span.start.line > 0).then(|| Span { start: place(ident.span.start), end: place(ident.span.end) })
+}
+
+/// The names of the keys of all windows of a plan.
+fn window_keys(plan: &StreamPlan) -> Vec<String> {
+    let mut keys: Vec<String> = Vec::new();
+    for node in &plan.nodes {
+        let places = match &node.operation {
+            Operation::WindowAggregate(aggregate) => {
+                let bounds = node.schema.fields().iter().take(3);
+                let has_bounds =
+                    bounds.into_iter().next().is_some_and(|first| first.name() == "window_start");
+                let first = if has_bounds { 3 } else { 0 };
+                (first..first + aggregate.keys.len()).collect()
+            }
+            Operation::WindowRows(rows) => rows.partition.clone(),
+            _ => Vec::new(),
+        };
+        keys.extend(places.iter().filter_map(|place| Some(node.schema.fields().get(*place)?.name().clone())));
+    }
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}
+
+/// Whether all of a plan's tables are `system.…`.
+fn reads_system_only(plan: &StreamPlan) -> bool {
+    let mut tables = plan.nodes.iter().filter_map(|node| match &node.operation {
+        Operation::Source(source) => Some(source.table.connector == SYSTEM_CONNECTOR),
+        _ => None,
+    });
+    tables.next().is_some_and(|first| first && tables.all(|is_system| is_system))
 }
 
 fn status(job: &mut Job) -> JobStatus {
@@ -155,10 +264,19 @@ fn status(job: &mut Job) -> JobStatus {
 }
 
 /// The curve of each source: what a delay costs and buys.
-fn lateness(snapshot: &JobSnapshot) -> String {
+fn lateness(plan: &StreamPlan, snapshot: &JobSnapshot) -> String {
     let mut out = String::new();
     for source in &snapshot.sources {
         let disorder = &source.disorder;
+        let watermark = plan.nodes.get(source.node).and_then(|node| match &node.operation {
+            Operation::Source(read) => read.watermark.as_ref(),
+            _ => None,
+        });
+        let declared = watermark.filter(|watermark| !watermark.processing);
+        let Some(column) = declared.map(|watermark| watermark.column.as_str()) else {
+            let _ = writeln!(out, "{}: without a WATERMARK no row is late", source.name);
+            continue;
+        };
         let _ = writeln!(
             out,
             "{}: {} of {} rows that were looked at are out of order",
@@ -168,7 +286,8 @@ fn lateness(snapshot: &JobSnapshot) -> String {
             let seconds = step.delay_us.div_ceil(1_000) as f64 / 1e3;
             let _ = writeln!(
                 out,
-                "  delay {seconds} s: {:.4} % of the rows late at most; ts - INTERVAL '{seconds}' SECOND",
+                "  delay {seconds} s: {:.4} % of the rows late at most, results {seconds} s later: \
+                 WATERMARK FOR {column} AS {column} - INTERVAL '{seconds}' SECOND",
                 step.late_share * 100.0
             );
         }

@@ -12,10 +12,12 @@ mod names;
 mod open_metrics;
 mod settings;
 mod stepped;
+mod system;
 #[cfg(test)]
 mod tests;
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use arrow::record_batch::RecordBatch;
 use sqlparser::ast::ObjectName;
@@ -23,7 +25,7 @@ use sqlparser::ast::ObjectName;
 use crate::catalog::{Catalog, Relation};
 use crate::connector::Connectors;
 use crate::error::{Error, Place, SourceText, Span, code};
-use crate::plan::{Planner, StreamPlan};
+use crate::plan::{Lint, Planner, StreamPlan};
 use crate::runtime::{JobClock, JobOptions};
 use crate::sql::{self, CreateTable, CreateView, Drop, Explain, Insert, Show, SpannedStatement, Statement};
 use crate::stream::Clock;
@@ -33,6 +35,7 @@ pub use jobs::{JobStatus, Jobs};
 pub use open_metrics::OPEN_METRICS;
 pub use settings::{SettingInfo, Settings};
 pub use stepped::SteppedHandle;
+use system::SystemTables;
 
 /// What a statement gave.
 pub enum Outcome {
@@ -80,6 +83,7 @@ pub struct Session {
     source: Option<Arc<SourceText>>,
     clock: JobClock,
     jobs: Jobs,
+    system: SystemTables,
 }
 
 impl Default for Session {
@@ -96,21 +100,35 @@ impl Session {
 
     /// An empty session with these connectors.
     pub fn with_connectors(connectors: Connectors) -> Self {
-        Self {
+        let (clock, jobs) = (JobClock::default(), Jobs::default());
+        let system = SystemTables::new(jobs.clone(), clock.clone());
+        let mut connectors = connectors;
+        connectors.add(Arc::new(system.clone()));
+        let mut session = Self {
             catalog: Catalog::new(),
             settings: Settings::default(),
             connectors,
             planner: OnceLock::new(),
             source: None,
-            clock: JobClock::default(),
-            jobs: Jobs::default(),
-        }
+            clock,
+            jobs,
+            system,
+        };
+        session.settings_changed();
+        session
+    }
+
+    /// What depends on settings is made anew.
+    fn settings_changed(&mut self) {
+        self.planner = OnceLock::new();
+        self.catalog.set_system(system::tables(self.settings.time_zone().name()));
     }
 
     /// Gives the jobs to come another clock than the machine's: sources take from it when a split is
     /// idle and how far rows are ahead of their arrival.
     pub fn set_clock(&mut self, clock: Arc<dyn Clock>) {
         self.clock = JobClock(clock);
+        self.system.set_clock(&self.clock);
     }
 
     /// Its tables and views.
@@ -143,8 +161,9 @@ impl Session {
     /// # Errors
     /// `U001` for an unknown name, with the nearest one, and for a value that does not fit.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), Error> {
-        self.planner = OnceLock::new();
-        self.settings.set(key, value)
+        self.settings.set(key, value)?;
+        self.settings_changed();
+        Ok(())
     }
 
     /// Gives a setting its default back; `None`: all of them.
@@ -152,14 +171,12 @@ impl Session {
     /// # Errors
     /// `U001` for an unknown name.
     pub fn reset(&mut self, key: Option<&str>) -> Result<(), Error> {
-        self.planner = OnceLock::new();
         match key {
-            Some(key) => self.settings.reset(key),
-            None => {
-                self.settings.reset_all();
-                Ok(())
-            }
+            Some(key) => self.settings.reset(key)?,
+            None => self.settings.reset_all(),
         }
+        self.settings_changed();
+        Ok(())
     }
 
     /// Cuts a text into statements. `name` is what errors call it: a file name.
@@ -195,8 +212,35 @@ impl Session {
     /// Whatever planning finds.
     pub fn explain(&self, statement: &SpannedStatement, json: bool) -> Result<Option<String>, Error> {
         let place = Origin::of(statement, self.source.as_ref());
-        let plan = self.plan(&statement.statement).map_err(|error| place.mark(error))?;
+        let planned = self.plan_by(&self.linter(), &statement.statement);
+        let plan = planned.map_err(|error| place.mark(error))?;
         Ok(plan.map(|plan| explained(&plan, json)))
+    }
+
+    /// What may not be meant in a query, an insert, a statement set or the query of a view; none for
+    /// other statements.
+    ///
+    /// # Errors
+    /// Whatever planning finds.
+    pub fn lint(&self, statement: &SpannedStatement) -> Result<Vec<Lint>, Error> {
+        let linter = self.linter();
+        let planned = match &statement.statement {
+            Statement::CreateView(view) => linter.plan_query(&view.query, &self.catalog).map(Some),
+            other => self.plan_by(&linter, other),
+        };
+        let place = Origin::of(statement, self.source.as_ref());
+        Ok(planned.map_err(|error| place.mark(error))?.map(|plan| plan.lints).unwrap_or_default())
+    }
+
+    /// A lint as people read it, with the line of the statement that it is about.
+    pub fn render_lint(&self, statement: &SpannedStatement, lint: &Lint) -> String {
+        let place = Origin::of(statement, self.source.as_ref());
+        place.mark(lint.as_error()).render_as("lint")
+    }
+
+    /// The planner of plans that are shown.
+    fn linter(&self) -> Planner {
+        self.planner().clone().with_table_lints()
     }
 
     fn dispatch(&mut self, statement: &Statement) -> Result<Outcome, Error> {
@@ -216,7 +260,10 @@ impl Session {
                 self.insert(&inserts.iter().map(|spanned| &spanned.insert).collect::<Vec<_>>())
             }
             Statement::Explain(explain) => self.explain_statement(explain),
-            Statement::Diagnose(asked) => self.jobs.answer(asked).map(Outcome::Text),
+            Statement::Diagnose(asked) => {
+                let over = asked.over.as_ref().map(|over| self.length(over)).transpose()?;
+                self.jobs.answer(asked, over).map(Outcome::Text)
+            }
             Statement::Set(setting) => {
                 let known = self.settings.get(&setting.key.name).is_ok();
                 let place = if known { setting.value_span } else { setting.key.span };
@@ -267,7 +314,10 @@ impl Session {
 
     /// The plan of a statement that has one.
     fn plan(&self, statement: &Statement) -> Result<Option<StreamPlan>, Error> {
-        let planner = self.planner();
+        self.plan_by(self.planner(), statement)
+    }
+
+    fn plan_by(&self, planner: &Planner, statement: &Statement) -> Result<Option<StreamPlan>, Error> {
         match statement {
             Statement::Query(query) => planner.plan_query(query, &self.catalog).map(Some),
             Statement::Insert(insert) => planner.plan_inserts(&[insert.as_ref()], &self.catalog).map(Some),
@@ -275,7 +325,7 @@ impl Session {
                 let inserts: Vec<_> = inserts.iter().map(|spanned| &spanned.insert).collect();
                 planner.plan_inserts(&inserts, &self.catalog).map(Some)
             }
-            Statement::Explain(explain) => self.plan(&explain.statement.statement),
+            Statement::Explain(explain) => self.plan_by(planner, &explain.statement.statement),
             Statement::CreateTable(_)
             | Statement::CreateView(_)
             | Statement::Drop(_)
@@ -292,7 +342,7 @@ impl Session {
         if explain.analyze {
             return self.explain_analyze(explain);
         }
-        match self.plan(&explain.statement.statement)? {
+        match self.plan_by(&self.linter(), &explain.statement.statement)? {
             Some(plan) => Ok(Outcome::Text(explained(&plan, explain.json))),
             None => Err(Error::plan(code::INVALID_QUERY, "this statement has no plan")
                 .at(explain.statement.span)
@@ -300,37 +350,34 @@ impl Session {
         }
     }
 
-    /// Runs the statement to its end. The rows of a query are dropped, those of inserts are written.
+    /// A length of time that a person gives.
+    fn length(&self, interval: &sqlparser::ast::Expr) -> Result<Duration, Error> {
+        let us = self.planner().interval_us(interval, "FOR")?;
+        match u64::try_from(us) {
+            Ok(us) if us > 0 => Ok(Duration::from_micros(us)),
+            _ => Err(Error::plan(code::INVALID_QUERY, "FOR must be longer than zero")
+                .hint("Write it as FOR INTERVAL '5' SECOND.")),
+        }
+    }
+
+    /// Runs the statement to its end, or for some time. The rows of a query are dropped, those of inserts
+    /// are written.
     fn explain_analyze(&mut self, explain: &Explain) -> Result<Outcome, Error> {
         let statement = &explain.statement;
         let Some(plan) = self.plan(&statement.statement)? else {
             return Err(Error::internal("session", "a statement without plan is analyzed"));
         };
-        if plan.sinks.iter().any(|sink| !plan.nodes[*sink].properties.bounded) {
+        let over = explain.over.as_ref().map(|over| self.length(over)).transpose()?;
+        let ends = plan.sinks.iter().all(|sink| plan.nodes[*sink].properties.bounded);
+        if !ends && over.is_none() {
             return Err(Error::plan(code::INVALID_QUERY, "this statement does not end by itself")
                 .at(statement.span)
-                .hint("Start it and use DIAGNOSE, or add a LIMIT."));
+                .hint("Say how long to look: EXPLAIN ANALYZE FOR INTERVAL '5' SECOND …, or add a LIMIT."));
         }
-        let monitor = match self.dispatch(&statement.statement)? {
-            Outcome::Query(mut query) => {
-                while query.next_batch()?.is_some() {}
-                let monitor = query.monitor();
-                query.finish()?;
-                monitor
-            }
-            Outcome::Insert(insert) => {
-                let monitor = insert.monitor();
-                insert.finish()?;
-                monitor
-            }
-            Outcome::Done(_) | Outcome::Rows(_) | Outcome::Text(_) => {
-                return Err(Error::internal("session", "a plan started no job"));
-            }
-        };
-        let done = monitor.snapshot();
+        let done = analyze::run(self.dispatch(&statement.statement)?, over)?;
         Ok(Outcome::Text(match explain.json {
-            true => format!("{:#}\n", analyze::to_json(&plan, &done)),
-            false => analyze::text(&plan, &done),
+            true => format!("{:#}\n", analyze::to_json(&plan, None, &done)),
+            false => analyze::text(&plan, None, &done),
         }))
     }
 
@@ -387,8 +434,14 @@ impl Session {
                 .at(names::span(&drop.name))
                 .hint(format!("Use DROP {}.", kind.to_uppercase())));
         }
-        if let Some(Relation::Table(table)) = self.catalog.remove(&key) {
-            self.connectors.get(&table.connector)?.dropped(&table);
+        match self.catalog.remove(&key) {
+            Some(Relation::Table(table)) => self.connectors.get(&table.connector)?.dropped(&table),
+            Some(Relation::View(_)) => {}
+            None => {
+                return Err(Error::plan(code::INVALID_QUERY, format!("\"{key}\" is always there"))
+                    .at(names::span(&drop.name))
+                    .hint("Drop tables of your own."));
+            }
         }
         Ok(Outcome::Done(format!("dropped {kind} \"{key}\"")))
     }

@@ -14,6 +14,9 @@ pub(super) fn declared(name: &ObjectName) -> Result<String, Error> {
 /// The relation that a name means: the one of exactly that name, or, for a name without quotes, the
 /// only one that differs in case alone. So does the planner.
 pub(super) fn find<'a>(name: &ObjectName, catalog: &'a Catalog) -> Result<Option<&'a Relation>, Error> {
+    if let Some(system) = system(name, catalog) {
+        return Ok(Some(system));
+    }
     let ident = ident(name)?;
     if let Some(exact) = catalog.get(&ident.value) {
         return Ok(Some(exact));
@@ -27,6 +30,16 @@ pub(super) fn find<'a>(name: &ObjectName, catalog: &'a Catalog) -> Result<Option
         (Some(only), None) => Ok(Some(only)),
         _ => Ok(catalog.get(&folded)),
     }
+}
+
+/// The table that `system.x` means.
+fn system<'a>(name: &ObjectName, catalog: &'a Catalog) -> Option<&'a Relation> {
+    let [ObjectNamePart::Identifier(first), ObjectNamePart::Identifier(last)] = name.0.as_slice() else {
+        return None;
+    };
+    let folded = format!("{}.{}", first.value.to_lowercase(), last.value.to_lowercase());
+    let is_system = catalog.system_names().any(|known| known == folded);
+    catalog.get(&folded).filter(|_| is_system)
 }
 
 fn ident(name: &ObjectName) -> Result<&Ident, Error> {

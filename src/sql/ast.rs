@@ -34,8 +34,8 @@ pub enum Statement {
     Query(Box<Query>),
     /// `EXPLAIN [PLAN FOR | JSON | ANALYZE]`; only queries, inserts and statement sets can be explained.
     Explain(Box<Explain>),
-    /// `DIAGNOSE`, `EXPLAIN WATERMARK`, `EXPLAIN WINDOW`, `EXPLAIN LATENESS` of a job.
-    Diagnose(Diagnose),
+    /// `DIAGNOSE`, `EXPLAIN WATERMARK`, `WINDOW`, `LATENESS` or `ANALYZE JOB` of a job.
+    Diagnose(Box<Diagnose>),
     /// `SET 'key' = 'value'`.
     Set(Setting),
     /// `RESET ['key']`.
@@ -302,8 +302,9 @@ pub enum Emit {
     Early(Expr),
 }
 
-/// `DIAGNOSE [JSON] [job]` and `EXPLAIN WATERMARK | WINDOW | LATENESS [JSON] [job]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// `DIAGNOSE [JSON] [job]`, `EXPLAIN WATERMARK | LATENESS [JSON] [job]`, `EXPLAIN WINDOW [JSON] [job]
+/// [WHERE key = value]`, `EXPLAIN ANALYZE JOB [JSON] [job] [FOR interval]`.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Diagnose {
     /// What is asked.
     pub question: Question,
@@ -311,6 +312,19 @@ pub struct Diagnose {
     pub json: bool,
     /// The job: its number, or a table that it writes; `None`: the last one.
     pub job: Option<Key>,
+    /// `WHERE key = value`: only windows that have groups with this key.
+    pub of_key: Option<KeyCondition>,
+    /// `FOR interval`: how long to look.
+    pub over: Option<Expr>,
+}
+
+/// `WHERE key = value`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyCondition {
+    /// The key of the aggregation.
+    pub key: Ident,
+    /// Its value as text, without quotes.
+    pub value: String,
 }
 
 /// What a person asks about a job.
@@ -324,6 +338,8 @@ pub enum Question {
     Window,
     /// `EXPLAIN LATENESS`: what a delay costs and buys.
     Lateness,
+    /// `EXPLAIN ANALYZE JOB`: what its operators do from now on.
+    Analyze,
 }
 
 impl Question {
@@ -334,17 +350,20 @@ impl Question {
             Self::Watermark => &["EXPLAIN", "WATERMARK"],
             Self::Window => &["EXPLAIN", "WINDOW"],
             Self::Lateness => &["EXPLAIN", "LATENESS"],
+            Self::Analyze => &["EXPLAIN", "ANALYZE", "JOB"],
         }
     }
 }
 
-/// `EXPLAIN [PLAN FOR | JSON | ANALYZE [JSON]] statement`.
+/// `EXPLAIN [PLAN FOR | JSON | ANALYZE [JSON] [FOR interval]] statement`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Explain {
     /// As JSON instead of a tree.
     pub json: bool,
     /// `ANALYZE`: run it, and tell what was measured.
     pub analyze: bool,
+    /// `FOR interval`: stop it after this time.
+    pub over: Option<Expr>,
     /// What to explain.
     pub statement: SpannedStatement,
 }

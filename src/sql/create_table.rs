@@ -176,7 +176,8 @@ impl StatementParser<'_> {
         Ok(watermark)
     }
 
-    fn interval(&mut self) -> Result<Expr, Error> {
+    /// `INTERVAL '5' SECOND`.
+    pub(super) fn interval(&mut self) -> Result<Expr, Error> {
         let start = self.parser.index();
         match self.read(|parser| parser.parse_prefix())? {
             interval @ Expr::Interval(_) => Ok(interval),

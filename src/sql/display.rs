@@ -10,7 +10,7 @@ use sqlparser::ast::{
 
 use super::ast::{
     BlockClauses, ColumnDef, ColumnDefKind, CreateTable, CreateView, Diagnose, Drop, Emit, Explain, Insert,
-    Key, Query, Setting, Show, SqlType, Statement, TableOption, WatermarkDef,
+    Key, KeyCondition, Query, Setting, Show, SqlType, Statement, TableOption, WatermarkDef,
 };
 use super::{TABLE, query};
 
@@ -60,7 +60,11 @@ impl Display for Explain {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let analyze = if self.analyze { " ANALYZE" } else { "" };
         let json = if self.json { " JSON" } else { "" };
-        write!(f, "EXPLAIN{analyze}{json} {}", self.statement.statement)
+        write!(f, "EXPLAIN{analyze}{json} ")?;
+        if let Some(over) = &self.over {
+            write!(f, "FOR {} ", shown(over))?;
+        }
+        self.statement.statement.fmt(f)
     }
 }
 
@@ -70,8 +74,14 @@ impl Display for Diagnose {
         if self.json {
             f.write_str(" JSON")?;
         }
-        match &self.job {
-            Some(job) => write!(f, " {job}"),
+        if let Some(job) = &self.job {
+            write!(f, " {job}")?;
+        }
+        if let Some(KeyCondition { key, value }) = &self.of_key {
+            write!(f, " WHERE {key} = {}", Quoted(value))?;
+        }
+        match &self.over {
+            Some(over) => write!(f, " FOR {}", shown(over)),
             None => Ok(()),
         }
     }

@@ -46,12 +46,19 @@ fn explain_words(tokens: &[TokenWithSpan]) -> usize {
         &["EXPLAIN", "ANALYZE"],
         &["EXPLAIN"],
     ];
-    forms.iter().find(|words| starts_with_words(tokens, words)).map_or(0, |words| words.len())
+    let words = forms.iter().find(|words| starts_with_words(tokens, words)).map_or(0, |words| words.len());
+    words + time_limit(&tokens[words..]).map_or(0, <[_]>::len)
+}
+
+/// `FOR INTERVAL '5' SECOND`.
+fn time_limit(tokens: &[TokenWithSpan]) -> Option<&[TokenWithSpan]> {
+    tokens.get(..4).filter(|tokens| starts_with_words(tokens, &["FOR", "INTERVAL"]))
 }
 
 /// What is asked about a job, if that is what the statement does.
 fn question(tokens: &[TokenWithSpan]) -> Option<Question> {
-    [Question::Findings, Question::Watermark, Question::Window, Question::Lateness]
+    use Question::{Analyze, Findings, Lateness, Watermark, Window};
+    [Findings, Watermark, Window, Lateness, Analyze]
         .into_iter()
         .find(|question| starts_with_words(tokens, question.words()))
 }
@@ -114,13 +121,22 @@ impl<'a> Script<'a> {
         SpannedStatement { statement, span, text: self.text[bytes].to_owned() }
     }
 
-    /// `EXPLAIN [PLAN FOR | JSON | ANALYZE [JSON]] statement`.
+    /// `EXPLAIN [PLAN FOR | JSON | ANALYZE [JSON] [FOR interval]] statement`.
     fn explain(&mut self, segment: Range<usize>) -> Result<(Statement, usize), Error> {
         let tokens = self.tokens(&segment);
         let analyze = starts_with_words(tokens, &["EXPLAIN", "ANALYZE"]);
         let words = explain_words(tokens);
-        let json = starts_with_words(&tokens[words - 1..], &["JSON"]);
-        let inner = segment.start + explain_words(tokens)..segment.end;
+        let json = starts_with_words(tokens, &["EXPLAIN", "JSON"])
+            || starts_with_words(tokens, &["EXPLAIN", "ANALYZE", "JSON"]);
+        let limit = words.checked_sub(4).and_then(|from| time_limit(&tokens[from..]));
+        let over = match limit {
+            Some(limit) if analyze => {
+                Some(with_statement_parser(self.text, self.lexed, &limit[1..], |parser| parser.interval())?)
+            }
+            Some(limit) => return Err(errors::expected("a statement to explain", limit, 0)),
+            None => None,
+        };
+        let inner = segment.start + words..segment.end;
         if inner.is_empty() {
             return Err(errors::expected("a statement to explain", self.tokens(&segment), segment.len()));
         }
@@ -147,7 +163,7 @@ impl<'a> Script<'a> {
         }
         // The inner statement may have taken more segments.
         let end = self.segments[self.next - 1].end;
-        Ok((Statement::Explain(Box::new(Explain { json, analyze, statement })), end))
+        Ok((Statement::Explain(Box::new(Explain { json, analyze, over, statement })), end))
     }
 
     /// The inserts from `skip` tokens on up to END.

@@ -5,7 +5,9 @@ use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Span as TokenSpan, Token, TokenWithSpan};
 
-use super::ast::{CreateView, Diagnose, Drop, Insert, Key, Query, Question, Setting, Show, Statement};
+use super::ast::{
+    CreateView, Diagnose, Drop, Insert, Key, KeyCondition, Query, Question, Setting, Show, Statement,
+};
 use super::dialect::StreamDialect;
 use super::errors::{self, STATEMENTS};
 use super::lexer::blocks::{self, Extracted};
@@ -306,8 +308,52 @@ impl StatementParser<'_> {
     pub(super) fn diagnose(&mut self, question: Question) -> Result<Statement, Error> {
         self.expect(question.words())?;
         let json = self.take(&["JSON"]);
-        let job = if self.at_end() { None } else { Some(self.key()?) };
-        Ok(Statement::Diagnose(Diagnose { question, json, job }))
+        let is_job = !self.at_end() && !self.peek_word("WHERE") && !self.peek_word("FOR");
+        let job = if is_job { Some(self.job()?) } else { None };
+        let of_key = match question == Question::Window && self.take(&["WHERE"]) {
+            true => Some(self.key_condition()?),
+            false => None,
+        };
+        let over = match question == Question::Analyze && self.take(&["FOR"]) {
+            true => Some(self.interval()?),
+            false => None,
+        };
+        Ok(Statement::Diagnose(Box::new(Diagnose { question, json, job, of_key, over })))
+    }
+
+    /// The number of a job, or the name of a table.
+    fn job(&mut self) -> Result<Key, Error> {
+        let Some(TokenWithSpan { token, span }) = self.tokens.get(self.parser.index()) else {
+            return Err(self.expected("a job"));
+        };
+        let name = match token {
+            Token::SingleQuotedString(name) | Token::Number(name, _) => name.clone(),
+            Token::Word(word) => word.value.clone(),
+            _ => return Err(self.expected("the number of a job, or a table that it writes")),
+        };
+        let key = Key { name, span: errors::span(*span) };
+        self.parser.advance_token();
+        Ok(key)
+    }
+
+    /// `key = value`.
+    fn key_condition(&mut self) -> Result<KeyCondition, Error> {
+        let key = self.ident("a key of the aggregation")?;
+        self.expect_token(&Token::Eq)?;
+        let is_negative = self.parser.consume_token(&Token::Minus);
+        let value = match self.tokens.get(self.parser.index()).map(|token| &token.token) {
+            Some(Token::Number(number, _)) if is_negative => format!("-{number}"),
+            Some(Token::Number(number, _)) => number.clone(),
+            Some(Token::SingleQuotedString(text)) if !is_negative => text.clone(),
+            Some(Token::Word(word))
+                if !is_negative && matches!(word.keyword, Keyword::TRUE | Keyword::FALSE) =>
+            {
+                word.value.to_lowercase()
+            }
+            _ => return Err(self.expected("a number or a text in single quotes")),
+        };
+        self.parser.advance_token();
+        Ok(KeyCondition { key, value })
     }
 
     fn show(&mut self) -> Result<Statement, Error> {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails where it can no longer go on")]
 
+mod windows;
 mod world;
 
 use std::time::Duration;

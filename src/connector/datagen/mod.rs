@@ -28,7 +28,7 @@ use super::assembly::{Assembly, SplitFacts, source_metadata};
 use super::options::OptionReader;
 use super::stdio::{no_columns, no_sink};
 use super::{CancelToken, Connector, Lines, Read, ReadRequest, Sink, Source, SplitBatch, SplitReader};
-use crate::catalog::{ColumnKind, Options, Table, TableFacts};
+use crate::catalog::{ColumnKind, Options, Table, TableFacts, TableStatistics};
 use crate::error::Error;
 
 /// Generated rows.
@@ -115,6 +115,11 @@ impl Connector for Datagen {
 
     fn metadata(&self) -> Vec<(&'static str, DataType)> {
         source_metadata()
+    }
+
+    fn statistics(&self, table: &Table) -> TableStatistics {
+        let has_several_splits = Settings::read(table).is_ok_and(|settings| settings.splits > 1);
+        TableStatistics { has_several_splits, ..TableStatistics::default() }
     }
 
     fn source(&self, table: &Table, request: &ReadRequest) -> Result<Box<dyn Source>, Error> {

@@ -22,6 +22,7 @@ mod json_tests;
 mod listing;
 mod parquet_sink;
 mod parquet_split;
+mod parquet_statistics;
 #[cfg(test)]
 mod parquet_tests;
 #[cfg(test)]
@@ -48,7 +49,7 @@ use super::options::OptionReader;
 use super::pump::pumped;
 use super::text_split::{ByteSource, Open, TextSplit};
 use super::{Connector, ReadRequest, Sink, Source, SplitReader};
-use crate::catalog::{ColumnKind, Options, Table, TableFacts};
+use crate::catalog::{ColumnKind, Options, Table, TableFacts, TableStatistics};
 use crate::error::{Code, Error, code};
 
 const KEYS: &[&str] =
@@ -165,6 +166,18 @@ impl Connector for Filesystem {
 
     fn metadata(&self) -> Vec<(&'static str, DataType)> {
         file_metadata()
+    }
+
+    fn statistics(&self, table: &Table) -> TableStatistics {
+        let Ok(settings) = Settings::read(&table.options) else { return TableStatistics::default() };
+        let files = find_files(&settings.path).unwrap_or_default();
+        let path = local_path(&settings.path);
+        let grows = settings.monitor.is_some() && (is_glob(path) || Path::new(path).is_dir());
+        let frequent = match settings.format.kind {
+            Kind::Parquet => parquet_statistics::frequent_values(&files),
+            _ => Vec::new(),
+        };
+        TableStatistics { has_several_splits: grows || files.len() > 1, frequent }
     }
 
     fn source(&self, table: &Table, request: &ReadRequest) -> Result<Box<dyn Source>, Error> {

@@ -167,7 +167,7 @@ pub(super) fn read_schema(path: &Path, name: &str) -> Result<SchemaRef, Error> {
 
 /// A file's metadata. INT96 timestamps are read as microseconds: in nanoseconds, which the
 /// reader would choose, everything after 2262 would be lost.
-fn load(file: &File, name: &str) -> Result<ArrowReaderMetadata, Error> {
+pub(super) fn load(file: &File, name: &str) -> Result<ArrowReaderMetadata, Error> {
     let failed = |error| damaged(name, error);
     let metadata = ArrowReaderMetadata::load(file, ArrowReaderOptions::new()).map_err(failed)?;
     let has_int96 = metadata

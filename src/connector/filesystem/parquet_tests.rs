@@ -194,3 +194,32 @@ fn instants_and_wall_clocks() {
     let naive: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![1_714_554_000_000]));
     assert_eq!(convert(naive, &ltz).unwrap(), ["2024-05-01T09:00:00.000Z"]);
 }
+
+/// What the metadata tells of a column, in hundredths.
+fn frequent(array: ArrayRef, rows_of_a_group: usize) -> Vec<(String, String, i64)> {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["a.parquet", "b.parquet"] {
+        store(&dir.path().join(name), "v", Arc::clone(&array), rows_of_a_group);
+    }
+    let path = dir.path().to_string_lossy().into_owned();
+    let t = table(&[("v", array.data_type().clone())], &[("path", &path), ("format", "parquet")]);
+    let known = Filesystem.statistics(&t);
+    assert!(known.has_several_splits);
+    let of_column = known.frequent.into_iter().filter(|one| one.column == "v");
+    of_column.map(|one| (one.column, one.value, (one.share * 100.0).round() as i64)).collect()
+}
+
+#[test]
+fn metadata_tells_of_frequent_values() {
+    let known = |value: &str, share: i64| vec![("v".to_owned(), value.to_owned(), share)];
+    // Groups of two rows: 7 7 | 7 7 | 7 1 | 2 3. The third group has two values: nobody counts its 7.
+    let numbers = || Arc::new(Int64Array::from(vec![7, 7, 7, 7, 7, 1, 2, 3]));
+    assert_eq!(frequent(numbers(), 2), known("7", 50));
+    // One group has more than one value.
+    assert_eq!(frequent(numbers(), 8), []);
+    let texts = StringArray::from(vec![Some("it's"), Some("it's"), None, Some("x")]);
+    assert_eq!(frequent(Arc::new(texts), 2), known("'it''s'", 50));
+    // NULL and a value in one group: three of four rows are NULL.
+    let nulls = Int32Array::from(vec![None, None, None, Some(5)]);
+    assert_eq!(frequent(Arc::new(nulls), 4), known("NULL", 75));
+}

@@ -137,6 +137,11 @@ impl Assigner {
         start.saturating_sub(self.offset_us).div_euclid(self.slice_us)
     }
 
+    /// Start of the slice of that number.
+    pub(crate) fn slice_of(&self, index: i64) -> i64 {
+        index.saturating_mul(self.slice_us).saturating_add(self.offset_us)
+    }
+
     /// The windows that the slice is part of.
     pub(crate) fn ends(&self, slice_start: i64) -> Ends {
         let first = slice_start.saturating_add(self.slice_us);

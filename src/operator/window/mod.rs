@@ -16,6 +16,7 @@
 //! Invariant: which rows a window counts is decided when the row comes, from its running watermark.
 
 mod assigner;
+mod key_filter;
 mod live;
 mod local;
 mod placement;
@@ -40,11 +41,12 @@ use arrow::record_batch::RecordBatch;
 
 use super::evaluate::{arrow_failure, failure};
 use super::late::LateRows;
-use super::{OpenWindow, Operator, Output, StateSize};
+use super::{KeyFilter, OpenWindow, Operator, Output, StateSize};
 use crate::error::{Error, code};
 use crate::plan::{AggregatePhase, WindowAggregateNode, WindowSource};
 use crate::stream::{StreamBatch, Watermark};
-use assigner::{Assigner, Kind};
+use assigner::{Assigner, Ends, Kind};
+use key_filter::KeyNames;
 use placement::{PartKey, Placer};
 use recipe::{Arrival, Recipe};
 use results::{Bounds, ResultBatches};
@@ -88,6 +90,7 @@ pub(super) fn create(
 /// window. Watermark: forwarded after the results. The global window gives its results at the end.
 pub(super) struct WindowAggregate {
     recipe: Recipe,
+    key_names: KeyNames,
     placer: Placer,
     /// The second output, if somebody wants it.
     late: Option<LateRows>,
@@ -144,6 +147,7 @@ impl WindowAggregate {
         let is_ranked = is_final || placer.is_sliced() || !recipe.sets.is_empty();
         let results = ResultBatches::new(schema, !is_global, placer.assigner.unit_us());
         Ok(Self {
+            key_names: KeyNames::of(schema, if is_global { 0 } else { 3 }, node.keys.len()),
             recipe,
             placer,
             late,
@@ -288,6 +292,48 @@ impl WindowAggregate {
         Ok(Some(results))
     }
 
+    /// Groups and rows that each open window has, by its end; those apart that it shares with windows
+    /// before it.
+    fn held(&self) -> BTreeMap<i64, (usize, u64)> {
+        let mut held: BTreeMap<i64, (usize, u64)> = BTreeMap::new();
+        let kept = (!self.slices.is_empty()).then_some((self.next_hop, 0, 0));
+        let running = self.running.as_ref().map(|running| (running.next_end, running.sealed.groups, 0));
+        let open = self.open.iter().map(|(key, table)| (key.end, table.len(), table.rows()));
+        for (end, groups, rows) in kept.into_iter().chain(running).chain(open) {
+            let sum = held.entry(end).or_default();
+            sum.0 += groups;
+            sum.1 += rows;
+        }
+        held
+    }
+
+    /// The open windows, by their end, that count a group with this key, and how many such groups the
+    /// parts have that they count.
+    fn held_of(&mut self, filter: &KeyFilter) -> Result<BTreeMap<i64, (usize, u64)>, Error> {
+        let Some(place) = self.key_names.place(filter) else { return Ok(BTreeMap::new()) };
+        let mut held: BTreeMap<i64, (usize, u64)> = BTreeMap::new();
+        let (assigner, is_sliced) = (&self.placer.assigner, self.placer.is_sliced());
+        let mut count = |groups: usize, ends: Ends| {
+            ends.iter().filter(|_| groups > 0).for_each(|end| held.entry(end).or_default().0 += groups);
+        };
+        for (key, table) in &mut self.open {
+            let groups = table.count_matching(&self.recipe, place, filter)?;
+            let last = if is_sliced { assigner.ends(key.start).last } else { key.end };
+            count(groups, Ends { first: key.end, last, step: assigner.slice_us() });
+        }
+        let sealed =
+            |sealed: &Sealed| sealed.keys.get(place).map_or(Ok(0), |keys| key_filter::count(keys, filter));
+        for (index, slice) in self.slices.iter() {
+            let last = assigner.ends(assigner.slice_of(index)).last;
+            count(sealed(slice)?, Ends { first: self.next_hop, last, step: assigner.slice_us() });
+        }
+        if let Some(running) = &self.running {
+            let ends = Ends { first: running.next_end, last: running.last_end, step: assigner.slice_us() };
+            count(sealed(&running.sealed)?, ends);
+        }
+        Ok(held)
+    }
+
     /// The global window: what came, or what SQL says of nothing.
     fn fire_global(&mut self, out: &mut Output) -> Result<(), Error> {
         // Without a row there is no arrival to measure latency from; the end of the input is one.
@@ -406,16 +452,16 @@ impl Operator for WindowAggregate {
         if self.assigner().kind() == Kind::Global { self.fire_global(out) } else { self.fire(i64::MAX, out) }
     }
 
-    fn open_windows(&self, most: usize) -> Vec<OpenWindow> {
-        let assigner = self.assigner();
-        let mut groups: BTreeMap<i64, usize> = BTreeMap::new();
-        let kept = (!self.slices.is_empty()).then_some((self.next_hop, 0));
-        let running = self.running.as_ref().map(|running| (running.next_end, running.sealed.groups));
-        let open = self.open.iter().map(|(key, table)| (key.end, table.len()));
-        for (end, more) in kept.into_iter().chain(running).chain(open) {
-            *groups.entry(end).or_default() += more;
+    fn open_windows(&mut self, most: usize, of: Option<&KeyFilter>) -> Result<Vec<OpenWindow>, Error> {
+        if self.assigner().kind() == Kind::Global {
+            return Ok(Vec::new());
         }
-        let window = |(end, groups)| OpenWindow {
+        let held = match of {
+            None => self.held(),
+            Some(filter) => self.held_of(filter)?,
+        };
+        let (assigner, has_rows) = (self.assigner(), of.is_none() && !self.is_final);
+        let window = |(end, (groups, rows)): (i64, (usize, u64))| OpenWindow {
             start: match self.open.keys().find(|key| key.end == end && !self.placer.is_sliced()) {
                 Some(key) => key.start,
                 None => assigner.window_start(end),
@@ -423,9 +469,11 @@ impl Operator for WindowAggregate {
             end,
             fires_at: assigner.close(end),
             groups,
+            rows: has_rows.then_some(rows),
+            is_fired: false,
+            key: None,
         };
-        let is_timed = assigner.kind() != Kind::Global;
-        groups.into_iter().filter(|_| is_timed).take(most).map(window).collect()
+        Ok(held.into_iter().take(most).map(window).collect())
     }
 
     fn state(&self) -> StateSize {

@@ -31,6 +31,11 @@ impl Slices {
         self.slices.len()
     }
 
+    /// The slices with their numbers, ascending.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (i64, &Sealed)> {
+        self.slices.iter().map(|(index, sealed)| (*index, sealed.as_ref()))
+    }
+
     /// Adds what windows to come count for slice `index`.
     pub(super) fn add(
         &mut self,

@@ -8,8 +8,10 @@ use datafusion_expr::{EmitTo, GroupsAccumulator};
 use datafusion_physical_plan::aggregates::group_values::{GroupValues, new_group_values};
 use datafusion_physical_plan::aggregates::order::GroupOrdering;
 
+use super::key_filter;
 use super::recipe::{Recipe, Rows};
 use crate::error::Error;
+use crate::operator::KeyFilter;
 use crate::operator::evaluate::{arrow_failure, failure};
 
 /// The groups of one slice or window. Used until its result or state is taken, then thrown away:
@@ -20,6 +22,8 @@ pub(super) struct Table {
     accumulators: Vec<Box<dyn GroupsAccumulator>>,
     /// For each group when its first row arrived; `None` if groups are numbered in that order.
     first_rows: Option<Vec<u64>>,
+    /// Rows that it took; of merged states none.
+    rows: u64,
 }
 
 /// Groups with the states of their accumulators as columns: what is merged, sent and kept.
@@ -47,12 +51,53 @@ impl Table {
         };
         let accumulators =
             recipe.calls.iter().map(super::recipe::Call::accumulator).collect::<Result<_, _>>()?;
-        Ok(Self { groups, accumulators, first_rows: ranked.then(Vec::new) })
+        Ok(Self { groups, accumulators, first_rows: ranked.then(Vec::new), rows: 0 })
     }
 
     /// Number of groups.
     pub(super) fn len(&self) -> usize {
         self.groups.as_ref().map_or(1, |groups| groups.len())
+    }
+
+    /// Rows that it took.
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Groups with a value in the key at `place`. The groups keep their numbers: their keys are taken
+    /// and put into a new table, in their order.
+    ///
+    /// # Errors
+    /// An internal error if the keys can't be shown.
+    pub(super) fn count_matching(
+        &mut self,
+        recipe: &Recipe,
+        place: usize,
+        filter: &KeyFilter,
+    ) -> Result<usize, Error> {
+        let Some(groups) = self.groups.take() else { return Ok(0) };
+        let (len, mut groups) = (groups.len(), groups);
+        let keys = groups.emit(EmitTo::All).map_err(failure)?;
+        let found = keys.get(place).map_or(Ok(0), |keys| key_filter::count(keys, filter));
+        let mut ids = Vec::new();
+        let mut put = |chunk: usize| -> Result<bool, Error> {
+            let schema = Arc::clone(&recipe.group_schema);
+            let mut fresh = new_group_values(schema, &GroupOrdering::None).map_err(failure)?;
+            let mut in_order = true;
+            for from in (0..len).step_by(chunk) {
+                let part: Vec<ArrayRef> =
+                    keys.iter().map(|column| column.slice(from, chunk.min(len - from))).collect();
+                fresh.intern(&part, &mut ids).map_err(failure)?;
+                in_order &= ids.iter().copied().eq(from..from + ids.len());
+            }
+            self.groups = Some(fresh);
+            Ok(in_order)
+        };
+        // Keys of one hash may be numbered in another order where they come together.
+        if !put(8_192)? && !put(1)? {
+            return Err(Error::internal("WindowAggregate", "the groups of a window are numbered anew"));
+        }
+        found
     }
 
     /// Memory in bytes, estimated.
@@ -69,6 +114,7 @@ impl Table {
         if rows.len == 0 {
             return Ok(());
         }
+        self.rows += rows.len as u64;
         if recipe.sets.is_empty() {
             self.intern(&rows.keys, rows.len, ids)?;
             self.note_first_rows(ids, |row| rows.arrival.of(row));

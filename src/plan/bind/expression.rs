@@ -33,7 +33,7 @@ pub(in crate::plan) fn bind_expression(
     }
     let _ = tree.visit(&mut Resolver { columns: &names, relations: &Names::default() });
     let _ = tree.visit(&mut SpecialForms);
-    let provider = Provider::new(session, &[]);
+    let provider = Provider::new(session, &[], false);
     let planner = SqlToRel::new_with_options(&provider, parser_options());
     let bound = planner
         .sql_to_expr(tree, schema, &mut PlannerContext::new())

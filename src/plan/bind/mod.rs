@@ -9,7 +9,9 @@ mod labels;
 mod names;
 mod options;
 mod provider;
+mod pseudo;
 mod relation;
+mod system;
 mod table;
 mod types;
 
@@ -33,6 +35,7 @@ use crate::sql;
 
 pub(super) use expression::bind_expression;
 pub(super) use insert::{bind_insert, is_assignable, is_writable};
+pub(super) use names::table_argument;
 pub(super) use options::TimeOptions;
 pub(super) use provider::StreamTable;
 pub(super) use table::create_table;
@@ -51,6 +54,8 @@ pub(super) struct Session {
     pub(super) config: ConfigOptions,
     /// Rows that a side table of this plan may hold.
     pub(super) side_table_rows: usize,
+    /// Connectors are asked what they know of tables, for lints.
+    pub(super) lints_tables: bool,
     /// Views bound so far, and those being bound.
     views: Mutex<HashMap<String, Arc<LogicalPlan>>>,
     open_views: Mutex<Vec<String>>,
@@ -70,6 +75,7 @@ impl Session {
         zone: &str,
         functions: &Arc<FunctionRegistry>,
         side_table_rows: usize,
+        lints_tables: bool,
     ) -> Arc<Self> {
         let mut config = ConfigOptions::default();
         config.execution.time_zone = Some(zone.to_owned());
@@ -83,6 +89,7 @@ impl Session {
             functions: Arc::clone(functions),
             config,
             side_table_rows,
+            lints_tables,
             views: Mutex::default(),
             open_views: Mutex::default(),
             next_window: AtomicUsize::new(0),
@@ -161,9 +168,10 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// The plan of a query, names resolved, types not yet coerced.
 pub(super) fn bind_query(session: &Arc<Session>, query: &sql::Query) -> Result<LogicalPlan, Error> {
     let mut tree = query.query.clone();
+    let stamps_rows = pseudo::resolve(session, tree.as_mut());
     resolve_names(session, tree.as_mut())?;
     window::rewrite_group_windows(tree.as_mut())?;
-    let provider = Provider::new(session, &query.blocks);
+    let provider = Provider::new(session, &query.blocks, stamps_rows);
     let planner = SqlToRel::new_with_options(&provider, parser_options());
     planner
         .sql_statement_to_plan(Statement::Query(tree))
@@ -182,6 +190,7 @@ fn parser_options() -> ParserOptions {
 /// Replaces every unquoted name in `tree` by the declared one it means, and Flink's special forms
 /// by functions.
 fn resolve_names<T: VisitMut>(session: &Arc<Session>, tree: &mut T) -> Result<(), Error> {
+    let _ = tree.visit(&mut system::SystemNames(&session.catalog));
     let mut collector = Collector::default();
     let _ = tree.visit(&mut collector);
     let Collector { relations: mentioned, given: mut columns, ctes: mut relations } = collector;
@@ -280,7 +289,10 @@ pub(super) fn declared_name(name: &sqlparser::ast::ObjectName) -> Result<String,
 
 /// An error for a table or view that does not exist.
 pub(super) fn unknown_relation(session: &Session, name: &str, span: Option<Span>) -> Error {
-    let names: Vec<&str> = session.catalog.relations().map(Relation::name).collect();
+    let mut names: Vec<&str> = session.catalog.relations().map(Relation::name).collect();
+    if name.starts_with("system.") {
+        names = session.catalog.system_names().collect();
+    }
     let error = Error::plan(code::UNKNOWN_NAME, format!("no table or view \"{name}\"")).at(span);
     if names.is_empty() {
         return error.hint("Create it first with CREATE TABLE.");

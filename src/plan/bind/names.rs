@@ -121,7 +121,29 @@ impl Collector {
 }
 
 /// The name in `TABLE name [PARTITION BY …]`, if the expression is that.
-fn table_argument(expr: &mut Expr) -> Option<&mut Ident> {
+pub(in crate::plan) fn table_argument(expr: &Expr) -> Option<&Ident> {
+    let Expr::Prefixed { prefix, value } = expr else { return None };
+    if prefix.value != TABLE_PREFIX {
+        return None;
+    }
+    match value.as_ref() {
+        Expr::Identifier(ident) => Some(ident),
+        Expr::CompoundIdentifier(parts) if parts.len() == 1 => parts.first(),
+        Expr::Function(function) => match function.name.0.as_slice() {
+            [ObjectNamePart::Identifier(ident)] if ident.value != SUBQUERY_PREFIX => Some(ident),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether the expression is `TABLE …`, a relation as an argument.
+pub(super) fn is_table_argument(expr: &Expr) -> bool {
+    matches!(expr, Expr::Prefixed { prefix, .. } if prefix.value == TABLE_PREFIX)
+}
+
+/// The same, to be changed.
+fn table_argument_mut(expr: &mut Expr) -> Option<&mut Ident> {
     let Expr::Prefixed { prefix, value } = expr else { return None };
     if prefix.value != TABLE_PREFIX {
         return None;
@@ -205,7 +227,7 @@ impl VisitorMut for Resolver<'_> {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let Some(ident) = table_argument(expr) {
+        if let Some(ident) = table_argument_mut(expr) {
             self.table(ident);
             return ControlFlow::Continue(());
         }

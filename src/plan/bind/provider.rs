@@ -10,6 +10,7 @@ use datafusion_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, Ty
 use datafusion_expr::{AggregateUDF, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF};
 
 use super::labels::CastArguments;
+use super::pseudo::stamped;
 use super::relation::StreamRelations;
 use super::types::SqlTypes;
 use super::{Session, unknown_relation};
@@ -24,10 +25,12 @@ pub(super) struct Provider {
     types: Arc<dyn TypePlanner>,
     expressions: Vec<Arc<dyn ExprPlanner>>,
     config: ConfigOptions,
+    /// The query names `_ingested_at` or `_latency`.
+    stamps_rows: bool,
 }
 
 impl Provider {
-    pub(super) fn new(session: &Arc<Session>, blocks: &[BlockClauses]) -> Self {
+    pub(super) fn new(session: &Arc<Session>, blocks: &[BlockClauses], stamps_rows: bool) -> Self {
         let mut expressions: Vec<Arc<dyn ExprPlanner>> = vec![Arc::new(CastArguments)];
         expressions.extend(session.functions.expr_planners.iter().map(Arc::clone));
         let mut config = session.config.clone();
@@ -35,6 +38,7 @@ impl Provider {
         config.sql_parser.enable_subquery_sort_elimination = blocks.is_empty();
         Self {
             session: Arc::clone(session),
+            stamps_rows,
             config,
             expressions,
             relations: vec![Arc::new(StreamRelations::new(session, blocks))],
@@ -80,14 +84,28 @@ impl TableSource for BoundView {
 
 impl ContextProvider for Provider {
     fn get_table_source(&self, name: TableReference) -> DfResult<Arc<dyn TableSource>> {
-        match self.session.catalog.get(name.table()) {
+        // Tables `system.…` have one name here: what has two is none of them.
+        let known = match name.schema() {
+            Some(schema) if schema.eq_ignore_ascii_case("system") => None,
+            _ => self.session.catalog.get(name.table()),
+        };
+        match known {
+            Some(Relation::Table(table)) if self.stamps_rows => {
+                Ok(Arc::new(StreamTable::new(stamped(table, &self.session.zone))))
+            }
             Some(Relation::Table(table)) => Ok(Arc::new(StreamTable::new(Arc::clone(table)))),
             Some(Relation::View(view)) => {
                 let plan = self.session.bind_view(view).map_err(carry)?;
                 let schema = Arc::clone(plan.schema().inner());
                 Ok(Arc::new(BoundView { plan, schema }))
             }
-            None => Err(carry(unknown_relation(&self.session, name.table(), None))),
+            None => {
+                let shown = match name.schema() {
+                    Some(schema) => format!("{}.{}", schema.to_lowercase(), name.table()),
+                    None => name.table().to_owned(),
+                };
+                Err(carry(unknown_relation(&self.session, &shown, None)))
+            }
         }
     }
 

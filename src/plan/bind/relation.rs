@@ -10,6 +10,7 @@ use sqlparser::ast::{Expr, FunctionArguments, ObjectName, Spanned, TableFactor};
 
 use super::emission::bind_emission;
 use super::provider::StreamTable;
+use super::system::followed;
 use super::{Session, declared_name, find_relation, single_name, table};
 use crate::catalog::Relation;
 use crate::error::{Error, Span, code};
@@ -77,6 +78,8 @@ impl RelationPlanner for StreamRelations {
                     sample: None,
                 };
                 let plan = context.plan(inner)?;
+                let followed = emission.as_ref().map(|emission| followed(&plan, emission)).transpose()?;
+                let (plan, emission) = followed.flatten().unwrap_or((plan, emission));
                 let plan = match &block.late_rows_into {
                     Some((name, span)) => {
                         let target = self.late_target(name, *span).map_err(carry)?;

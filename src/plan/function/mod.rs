@@ -27,6 +27,7 @@ use datafusion_expr::{AggregateUDF, Expr, ScalarUDF, WindowUDF, cast};
 #[cfg(feature = "runtime")]
 pub(crate) use aggregate::{ExactSum, Finish, Finished};
 pub(crate) use rewrite::rewrite_expr;
+pub(crate) use time::LATENCY;
 
 /// Every function that a query can call, by lower-case name.
 pub(crate) struct FunctionRegistry {

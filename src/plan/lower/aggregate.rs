@@ -256,7 +256,7 @@ impl Lowering<'_> {
         input: &mut Lowered,
     ) -> Result<Vec<usize>, Error> {
         let mut columns = Vec::new();
-        let mut added: Vec<(ExprRef, Field)> = Vec::new();
+        let mut added: Vec<(ExprRef, Field, Role)> = Vec::new();
         let width = self.schema(input.node).fields().len();
         for expr in exprs {
             match plain_column(expr, schema).map(|column| input.slots[column]) {
@@ -270,7 +270,9 @@ impl Lowering<'_> {
                     let data_type = physical.data_type(node_schema).map_err(from_datafusion)?;
                     let nullable = physical.nullable(node_schema).map_err(from_datafusion)?;
                     columns.push(width + added.len());
-                    added.push((physical, Field::new(display_name(expr), data_type, nullable)));
+                    let name = display_name(expr);
+                    let role = self.computed_role(expr, &name, schema, input)?;
+                    added.push((physical, Field::new(name, data_type, nullable), role));
                 }
             }
         }
@@ -280,10 +282,10 @@ impl Lowering<'_> {
         let mut project: Vec<ExprRef> = (0..width).map(|index| self.column(input.node, index)).collect();
         let mut fields: Vec<Arc<Field>> = self.schema(input.node).fields().to_vec();
         let mut roles = self.roles[input.node].clone();
-        for (expr, field) in added {
+        for (expr, field, role) in added {
             project.push(expr);
             fields.push(Arc::new(field));
-            roles.push(Role::Plain);
+            roles.push(role);
         }
         let moved: Vec<Option<usize>> = (0..width).map(Some).collect();
         input.node = self.add_projection(input.node, project, Arc::new(Schema::new(fields)), roles, &moved);

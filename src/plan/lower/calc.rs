@@ -139,7 +139,7 @@ impl Lowering<'_> {
     }
 
     /// What an expression over time attributes is: no longer one.
-    fn computed_role(
+    pub(super) fn computed_role(
         &self,
         expr: &Expr,
         name: &str,

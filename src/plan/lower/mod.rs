@@ -35,6 +35,7 @@ use self::late::{Carried, Late};
 use super::bind::Session;
 use super::emit::EmitNode;
 use super::late::LateNode;
+use super::lint;
 use super::places::Places;
 use super::{NodeId, Operation, PlanNode, RankLimit, StreamPlan, StreamProperties, WindowKind, WindowSpec};
 use crate::catalog::Table;
@@ -64,6 +65,7 @@ pub(super) fn lower(
     for (plan, target, places) in queries {
         lowering.places = places;
         lowering.sink(&plan, target).map_err(|error| lowering.places.locate(error))?;
+        lowering.lint();
     }
     lowering.late_sinks()?;
     Ok(lowering.plan)
@@ -273,6 +275,22 @@ impl Lowering<'_> {
         self.plan.nodes.push(PlanNode { operation, inputs, schema, properties, late: None });
         self.roles.push(roles);
         self.plan.nodes.len() - 1
+    }
+
+    /// Notes what may not be meant in the query that was lowered last.
+    fn lint(&mut self) {
+        let Some(&sink) = self.plan.sinks.last() else { return };
+        let lost = |node: NodeId, column: usize| match self.roles[node].get(column) {
+            Some(Role::Lost(how)) => Some(how.clone()),
+            _ => None,
+        };
+        let changes = self.changing_clause(sink);
+        let mut lints = lint::of_time(&self.plan, sink, &self.places, &lost, changes);
+        if self.session.lints_tables {
+            let connectors = self.session.connectors.as_ref();
+            lints.extend(lint::of_tables(&self.plan, sink, &self.places, connectors));
+        }
+        self.plan.lints.extend(lints);
     }
 
     fn schema(&self, node: NodeId) -> &SchemaRef {

@@ -85,8 +85,9 @@ pub(super) fn find(
     let mut findings: Vec<Finding> = bottleneck.map(|found| of_bottleneck(plan, found)).into_iter().collect();
     for source in &now.sources {
         let Some(node) = source_node(plan, source.node) else { continue };
-        let future = future_row(node, source, before, now);
-        let late = late_rows(node, source, before, now).filter(|_| future.is_none());
+        let missed = late_since(plan, source.node, before, now);
+        let future = future_row(node, source, now, &missed);
+        let late = late_rows(node, source, &missed).filter(|_| future.is_none());
         findings.extend(future);
         findings.extend(late);
         findings.extend(idle_split(node, source).or_else(|| quiet_source(node, source, windows)));
@@ -211,8 +212,10 @@ fn idle_split(node: &SourceNode, source: &SourceSnapshot) -> Option<Finding> {
 
 /// Windows wait, and all splits are quiet at the same event time.
 fn quiet_source(node: &SourceNode, source: &SourceSnapshot, windows: &[WindowAt]) -> Option<Finding> {
-    let is_held =
-        |window: &&WindowAt| window.holder.as_ref().is_some_and(|holder| holder.source == source.name);
+    // One that has fired waits for nothing.
+    let is_held = |window: &&WindowAt| {
+        !window.is_fired && window.holder.as_ref().is_some_and(|holder| holder.source == source.name)
+    };
     let window = windows.iter().find(is_held)?;
     let holder: &Holder = window.holder.as_ref()?;
     if !matches!(holder.state, SplitState::Empty | SplitState::Disconnected) || holder.since_us < QUIET_US {
@@ -235,23 +238,63 @@ fn quiet_source(node: &SourceNode, source: &SourceSnapshot, windows: &[WindowAt]
     })
 }
 
-/// Late rows of all operators since the earlier snapshot, and rows of all sources.
-fn late_since(before: Option<&JobSnapshot>, now: &JobSnapshot) -> (u64, u64) {
-    let late =
-        |snapshot: &JobSnapshot| snapshot.operators().map(|operator| operator.counts.late).sum::<u64>();
-    let rows = |snapshot: &JobSnapshot| snapshot.sources.iter().map(|source| source.rows_read).sum::<u64>();
-    let since = |read: &dyn Fn(&JobSnapshot) -> u64| read(now) - before.map_or(0, read);
-    (since(&late), since(&rows))
+/// Rows of a source that were late since the earlier snapshot.
+struct Late {
+    /// Of the operators that read the source.
+    late: u64,
+    /// That the sources of these operators read.
+    rows: u64,
+    /// These operators read other sources, too.
+    is_shared: bool,
+}
+
+fn late_since(plan: &StreamPlan, source: usize, before: Option<&JobSnapshot>, now: &JobSnapshot) -> Late {
+    let late_at = |node: usize| {
+        let count = |snapshot: &JobSnapshot| {
+            snapshot.operators().filter(|one| one.node == node).map(|one| one.counts.late).sum::<u64>()
+        };
+        count(now).saturating_sub(before.map_or(0, count))
+    };
+    let mut nodes: Vec<usize> = now.operators().map(|one| one.node).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    let (mut late, mut sources) = (0, vec![source]);
+    for node in nodes {
+        let below = sources_below(plan, node);
+        if below.contains(&source) && late_at(node) > 0 {
+            late += late_at(node);
+            sources.extend(below);
+        }
+    }
+    let of_them = |one: &&SourceSnapshot| sources.contains(&one.node);
+    let read = |snapshot: &JobSnapshot| {
+        snapshot.sources.iter().filter(of_them).map(|one| one.rows_read).sum::<u64>()
+    };
+    let rows = read(now).saturating_sub(before.map_or(0, read));
+    Late { late, rows, is_shared: sources.iter().any(|other| *other != source) }
+}
+
+/// The sources that a node reads, itself apart.
+fn sources_below(plan: &StreamPlan, node: usize) -> Vec<usize> {
+    let (mut found, mut open) = (Vec::new(), vec![node]);
+    while let Some(id) = open.pop() {
+        let Some(at) = plan.nodes.get(id) else { continue };
+        if matches!(at.operation, Operation::Source(_)) && id != node {
+            found.push(id);
+        }
+        open.extend(&at.inputs);
+    }
+    found
 }
 
 fn future_row(
     node: &SourceNode,
     source: &SourceSnapshot,
-    before: Option<&JobSnapshot>,
     now: &JobSnapshot,
+    missed: &Late,
 ) -> Option<Finding> {
     let watermark = node.watermark.as_ref()?;
-    let (late, rows) = late_since(before, now);
+    let Late { late, rows, .. } = *missed;
     let is_late = late as f64 >= MANY_LATE * rows as f64 && late > 0;
     let gap = |split: &SplitStatus| Some(split.latest_time?.saturating_sub(split.last_time?));
     let split = source.splits.iter().max_by_key(|split| gap(split))?;
@@ -292,17 +335,11 @@ fn future_row(
     })
 }
 
-fn late_rows(
-    node: &SourceNode,
-    source: &SourceSnapshot,
-    before: Option<&JobSnapshot>,
-    now: &JobSnapshot,
-) -> Option<Finding> {
+fn late_rows(node: &SourceNode, source: &SourceSnapshot, missed: &Late) -> Option<Finding> {
     let watermark = node.watermark.as_ref()?;
-    let (late, rows) = late_since(before, now);
-    if late == 0
-        || (late as f64) < SOME_LATE * rows as f64
-        || now.sources.len() > 1 && source.disorder.out_of_order == 0
+    let Late { late, rows, is_shared } = *missed;
+    // One that is in order is not the cause where another is not.
+    if late == 0 || (late as f64) < SOME_LATE * rows as f64 || is_shared && source.disorder.out_of_order == 0
     {
         return None;
     }
@@ -310,7 +347,10 @@ fn late_rows(
     let sql = format!("{} - INTERVAL '{}' SECOND", watermark.column, seconds(enough.delay_us));
     Some(Finding {
         kind: FindingKind::LateRows,
-        sentence: format!("{late} of {rows} rows of {} were late", source.name),
+        sentence: match is_shared {
+            false => format!("{late} of {rows} rows of {} were late", source.name),
+            true => format!("{late} of {rows} rows of {} and others were late", source.name),
+        },
         evidence: format!(
             "{} of {} rows that were looked at are out of order; {:.2} % are more than {} behind",
             source.disorder.out_of_order,

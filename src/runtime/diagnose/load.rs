@@ -301,7 +301,7 @@ fn explain(own: &OperatorLoad, waiting: f64, now: &JobSnapshot) -> Bottleneck {
         now.operators().filter(|other| other.node == own.node && other.name == own.operator).collect();
     let most = subtasks.iter().max_by_key(|other| other.rows_in).map_or(0, |other| other.subtask);
     let is_skewed = subtasks.len() > 1 && own.skew >= SKEW && most == own.subtask;
-    let is_sink = own.operator.starts_with("Sink(");
+    let is_sink = subtasks.iter().any(|one| one.is_sink());
     let mut evidence = format!("busy {}, upstream waits {} of the time", percent(own.busy), percent(waiting));
     let kind = if is_sink && own.back_pressured > HIGH {
         evidence = format!("waits {} of the time for the reader of its rows", percent(own.back_pressured));

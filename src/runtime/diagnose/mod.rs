@@ -93,6 +93,12 @@ pub struct WindowAt {
     pub end: i64,
     /// Groups that it has.
     pub groups: usize,
+    /// Rows of them, where they are known.
+    pub rows: Option<u64>,
+    /// It has fired, and takes late rows until the watermark `fires_at`.
+    pub is_fired: bool,
+    /// Of a session, whose it is.
+    pub key: Option<String>,
     /// It fires at this watermark, UTC.
     pub fires_at: Watermark,
     /// The watermark now.

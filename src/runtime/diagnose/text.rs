@@ -29,6 +29,10 @@ pub(crate) fn length(us: u64) -> String {
     }
 }
 
+fn plural(count: u64, one: &str) -> String {
+    if count == 1 { one.to_owned() } else { format!("{one}s") }
+}
+
 pub(super) fn watermark(watermark: Option<Watermark>) -> String {
     match watermark {
         None => "none yet".to_owned(),
@@ -68,14 +72,17 @@ impl WatermarkAt {
 impl WindowAt {
     /// One line: the window, what it waits for, who holds that back.
     pub fn text(&self) -> String {
+        let kind = self.key.as_ref().map_or("window".to_owned(), |key| format!("session of {key}"));
+        let rows = self.rows.map(|rows| format!(" of {rows} {}", plural(rows, "row"))).unwrap_or_default();
+        let does = if self.is_fired { "has fired and takes late rows up to" } else { "fires at" };
         let mut line = format!(
-            "{}[{}]: window [{}, {}) with {} {} fires at watermark ≥ {}, now {}",
+            "{}[{}]: {kind} [{}, {}) with {} {}{rows} {does} watermark ≥ {}, now {}",
             self.operator,
             self.subtask,
             moment(self.start),
             moment(self.end),
             self.groups,
-            if self.groups == 1 { "group" } else { "groups" },
+            plural(self.groups as u64, "group"),
             moment(self.fires_at.0),
             watermark(self.watermark)
         );

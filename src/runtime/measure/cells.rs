@@ -7,10 +7,10 @@ use arrow::array::AsArray;
 use arrow::datatypes::DataType;
 use arrow::record_batch::RecordBatch;
 
-use super::super::channel::{ChannelProbe, lock};
+use super::super::channel::{ChannelProbe, Signal, lock};
 use super::latency::{LatencyCell, LatencyGranularity, Measured};
 use super::times::TaskClock;
-use crate::operator::{OpenWindow, RowCounts, StateSize};
+use crate::operator::{KeyFilter, OpenWindow, Operator, RowCounts, StateSize};
 use crate::stream::{Clock, Watermark};
 
 /// Open windows that an operator tells of.
@@ -38,6 +38,10 @@ pub(in crate::runtime) struct OperatorCell {
     /// Windows, rows, bytes.
     state: [AtomicU64; 3],
     windows: Mutex<Vec<OpenWindow>>,
+    /// It is an operator of the chain, and answers questions; no source and no sink.
+    pub(in crate::runtime) answers: bool,
+    /// The number of the question that was answered last, and the windows of its key.
+    answer: Mutex<(u64, Vec<OpenWindow>)>,
     pub(in crate::runtime) latency: LatencyCell,
 }
 
@@ -46,6 +50,7 @@ impl OperatorCell {
         node: usize,
         name: &str,
         subtask: usize,
+        answers: bool,
         granularity: LatencyGranularity,
     ) -> Self {
         Self {
@@ -64,6 +69,8 @@ impl OperatorCell {
             counts: Default::default(),
             state: Default::default(),
             windows: Mutex::new(Vec::new()),
+            answers,
+            answer: Mutex::default(),
             latency: LatencyCell::new(granularity),
         }
     }
@@ -101,14 +108,27 @@ impl OperatorCell {
         StateSize { windows, rows, bytes }
     }
 
-    /// Tells of the open windows, unless somebody reads them right now: then the next time.
-    pub(in crate::runtime) fn set_windows(&self, tell: impl FnOnce(usize) -> Vec<OpenWindow>) {
+    /// Tells of the open windows, unless somebody reads them right now: then the next time. An operator
+    /// that can't tell has none.
+    pub(in crate::runtime) fn set_windows(&self, operator: &mut dyn Operator) {
         let mut windows = match self.windows.try_lock() {
             Ok(windows) => windows,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
-        *windows = tell(MOST_WINDOWS);
+        *windows = operator.open_windows(MOST_WINDOWS, None).unwrap_or_default();
+    }
+
+    /// Answers a question of this number.
+    pub(in crate::runtime) fn answer(&self, number: u64, operator: &mut dyn Operator, filter: &KeyFilter) {
+        let windows = operator.open_windows(MOST_WINDOWS, Some(filter)).unwrap_or_default();
+        *lock(&self.answer) = (number, windows);
+    }
+
+    /// What it answered to the question of this number, if it did.
+    pub(in crate::runtime) fn answered(&self, number: u64) -> Option<Vec<OpenWindow>> {
+        let answer = lock(&self.answer);
+        (answer.0 == number).then(|| answer.1.clone())
     }
 
     pub(in crate::runtime) fn windows(&self) -> Vec<OpenWindow> {
@@ -117,6 +137,31 @@ impl OperatorCell {
 
     pub(in crate::runtime) fn measure(&self, measured: Measured, pending: &mut Vec<Measured>) {
         self.latency.record(measured, pending);
+    }
+}
+
+/// What somebody asks all operators of a job.
+#[derive(Debug, Default)]
+pub(in crate::runtime) struct Questions {
+    /// The number of the last question; 0: there was none.
+    number: AtomicU64,
+    filter: Mutex<Option<KeyFilter>>,
+}
+
+impl Questions {
+    /// Asks which windows have groups of a key. The number of the question.
+    pub(in crate::runtime) fn ask(&self, filter: &KeyFilter) -> u64 {
+        *lock(&self.filter) = Some(filter.clone());
+        self.number.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// A question that is newer than the one of this number.
+    pub(in crate::runtime) fn since(&self, number: u64) -> Option<(u64, KeyFilter)> {
+        let last = self.number.load(Ordering::Acquire);
+        if last == number {
+            return None;
+        }
+        Some((last, lock(&self.filter).clone()?))
     }
 }
 
@@ -131,6 +176,12 @@ pub(in crate::runtime) struct TaskCells {
     pub(in crate::runtime) name: String,
     pub(in crate::runtime) clock: TaskClock,
     pub(in crate::runtime) operators: Vec<Arc<OperatorCell>>,
+    /// Its operators are measured.
+    pub(in crate::runtime) is_measured: bool,
+    /// What the operators are asked.
+    pub(in crate::runtime) questions: Arc<Questions>,
+    /// What the task sleeps on.
+    pub(in crate::runtime) signal: Arc<Signal>,
     /// It reads a table.
     pub(in crate::runtime) is_source: bool,
     /// It writes late rows.
@@ -143,6 +194,7 @@ pub(in crate::runtime) struct JobCells {
     pub(in crate::runtime) clock: Arc<dyn Clock>,
     pub(in crate::runtime) started_us: i64,
     pub(in crate::runtime) tasks: Vec<Arc<TaskCells>>,
+    pub(in crate::runtime) questions: Arc<Questions>,
     /// From a task, to a task or to the caller, of late rows.
     pub(in crate::runtime) channels: Vec<(usize, Option<usize>, bool, ChannelProbe)>,
 }
@@ -182,7 +234,7 @@ mod tests {
 
     #[test]
     fn counts_and_state_come_back() {
-        let cell = OperatorCell::new(1, "x", 0, LatencyGranularity::Single);
+        let cell = OperatorCell::new(1, "x", 0, true, LatencyGranularity::Single);
         let counts =
             RowCounts { used: 1, late: 2, null_time: 3, future: 4, filtered: 5, held: 6, partly_late: 7 };
         cell.set_counts(&counts);

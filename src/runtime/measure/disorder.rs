@@ -65,6 +65,36 @@ impl DisorderProbe {
         }
     }
 
+    /// Rows from the next one to look at on, of a batch of so many.
+    fn looks(&self, rows: usize) -> impl Iterator<Item = usize> + use<> {
+        let all = ALL_ROWS.saturating_sub(self.rows).min(rows as u64) as usize;
+        let place = self.rows + all as u64;
+        let next = all + (place.next_multiple_of(STRIDE) - place) as usize;
+        (0..all).chain((next..rows).step_by(STRIDE as usize))
+    }
+
+    /// The same where the highest time before each row is known: no row is walked past. `highest`: it is
+    /// `delay_us` later than these; `latest`: after the last row.
+    pub(in crate::runtime) fn look_at(
+        &mut self,
+        times: &[i64],
+        highest: &[i64],
+        delay_us: i64,
+        latest: i64,
+        cell: &DisorderCell,
+    ) {
+        for row in self.looks(times.len()) {
+            self.looked_at += 1;
+            let before = highest[row].saturating_add(delay_us);
+            if highest[row] > i64::MIN && times[row] < before {
+                self.pending.push(before.saturating_sub(times[row]).unsigned_abs());
+            }
+        }
+        self.rows += times.len() as u64;
+        self.latest = self.latest.max(latest);
+        self.record(cell);
+    }
+
     /// The highest time so far.
     pub(in crate::runtime) fn latest(&self) -> i64 {
         self.latest
@@ -84,6 +114,10 @@ impl DisorderProbe {
                 self.walk(&known);
             }
         }
+        self.record(cell);
+    }
+
+    fn record(&mut self, cell: &DisorderCell) {
         let mut seen = match cell.0.try_lock() {
             Ok(seen) => seen,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -187,5 +221,26 @@ mod tests {
         assert_eq!(whole.rows, ALL_ROWS + 100);
         let cut: Vec<&[i64]> = rows.chunks(7).collect();
         assert_eq!(curve(&cut), whole);
+    }
+    #[test]
+    fn what_is_known_before_is_not_walked_past_again() {
+        let mut state = 7_u64;
+        let mut random = move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) as i64
+        };
+        let rows: Vec<i64> = (0..ALL_ROWS as i64 + 5_000).map(|row| row * 10 + random() % 1_000).collect();
+        let (cell, mut probe) = (DisorderCell::default(), DisorderProbe::default());
+        let (delay, mut reached) = (300, i64::MIN);
+        for batch in rows.chunks(999) {
+            let mut before = Vec::new();
+            for time in batch {
+                before.push(reached);
+                reached = reached.max(time - delay);
+            }
+            probe.look_at(batch, &before, delay, reached + delay, &cell);
+        }
+        assert_eq!(cell.read(), curve(&[&rows]));
+        assert_eq!(Some(probe.latest()), rows.iter().max().copied());
     }
 }

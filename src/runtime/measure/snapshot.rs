@@ -97,6 +97,13 @@ pub struct OperatorSnapshot {
     pub times: RowTimes,
 }
 
+impl OperatorSnapshot {
+    /// Whether it gives rows to a table or to the caller.
+    pub fn is_sink(&self) -> bool {
+        self.name.starts_with("Sink(")
+    }
+}
+
 /// Where the time of rows went at an operator. Weighted by rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RowTimes {
@@ -200,6 +207,27 @@ impl JobSnapshot {
             tasks,
             sources,
         }
+    }
+
+    /// The same with the windows that have groups of the key that question `number` was about, and the
+    /// operators that have not answered it: they have no windows here.
+    pub(in crate::runtime) fn take_of_key(
+        cells: &JobCells,
+        sources: &[SourceHandle],
+        number: u64,
+    ) -> (Self, Vec<String>) {
+        let mut snapshot = Self::take(cells, sources);
+        let mut silent = Vec::new();
+        for (task, cells) in snapshot.tasks.iter_mut().zip(&cells.tasks) {
+            for (operator, cell) in task.operators.iter_mut().zip(&cells.operators) {
+                let answer = cell.answered(number);
+                if answer.is_none() && cell.answers && !task.is_over {
+                    silent.push(format!("{}[{}]", cell.name, cell.subtask));
+                }
+                operator.windows = answer.filter(|_| !task.is_over).unwrap_or_default();
+            }
+        }
+        (snapshot, silent)
     }
 
     /// All operators, task by task.

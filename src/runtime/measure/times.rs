@@ -41,6 +41,8 @@ impl Activity {
 #[derive(Debug)]
 pub(in crate::runtime) struct TaskClock {
     clock: Arc<dyn Clock>,
+    /// Without it time is not looked at.
+    is_on: bool,
     started_us: i64,
     /// Odd while the writer changes something.
     version: AtomicU64,
@@ -74,6 +76,7 @@ impl TaskClock {
         let now = clock.elapsed_us();
         Self {
             clock,
+            is_on: true,
             started_us: now,
             version: AtomicU64::new(0),
             activity: AtomicUsize::new(IDLE),
@@ -82,13 +85,19 @@ impl TaskClock {
         }
     }
 
+    /// The same, which looks at no time.
+    pub(in crate::runtime) fn off(self) -> Self {
+        Self { is_on: false, ..self }
+    }
+
     pub(in crate::runtime) fn now_us(&self) -> i64 {
-        self.clock.elapsed_us()
+        if self.is_on { self.clock.elapsed_us() } else { 0 }
     }
 
     /// From now on the task does this.
     pub(in crate::runtime) fn turn_to(&self, activity: Activity) {
-        if self.activity.load(Ordering::Relaxed) != activity.code() {
+        let is_end = activity == Activity::Over;
+        if (self.is_on || is_end) && self.activity.load(Ordering::Relaxed) != activity.code() {
             self.turn_at(activity, self.clock.elapsed_us());
         }
     }
@@ -96,6 +105,9 @@ impl TaskClock {
     /// From `now` on the task does this; `now` is the time that the clock shows.
     pub(in crate::runtime) fn turn_at(&self, activity: Activity, now: i64) {
         let before = self.activity.load(Ordering::Relaxed);
+        if !self.is_on && activity != Activity::Over {
+            return;
+        }
         if before != activity.code() && before != OVER {
             self.spend(before, now, activity.code());
         }

@@ -44,6 +44,8 @@ pub(in super::super) struct SourceShape {
     with_origin: bool,
     /// The second output: rows that can't be read, and those from the future.
     late: Option<Arc<LateOutput>>,
+    /// How far rows are out of order is looked at.
+    is_measured: bool,
     pub(in super::super) counters: Arc<SourceCounters>,
 }
 
@@ -88,8 +90,14 @@ impl SourceShape {
             last_arrival: Mutex::new(None),
             with_origin: node.with_origin,
             late: plan_node.late.clone(),
+            is_measured: true,
             counters: Arc::default(),
         })
+    }
+
+    /// The same, and whether it looks how far rows are out of order.
+    pub(in super::super) fn measured(self, is_measured: bool) -> Self {
+        Self { is_measured, ..self }
     }
 
     /// Whether the source makes watermarks.
@@ -359,19 +367,28 @@ impl SplitPipeline {
                 (times, nulls) = event_times(time.as_ref())?;
             }
         }
-        self.disorder.look(&times, nulls.as_ref(), &shape.counters.disorder);
-        if let Some(last) = times.last() {
-            self.cell.set_times(*last, self.disorder.latest());
-        }
         let (wanted, wanted_nulls) =
             rule.wanted(&rows, &times, nulls.as_ref()).map_err(|error| self.place(error))?;
         let ticked = self.watermark.tick(shape.clock.elapsed_us());
         let before = self.watermark.said();
+        let delay_us = self.delay_of_rows(rule, nulls.as_ref());
         let (running, moved) = self.watermark.take(&wanted, wanted_nulls.as_ref());
         if let (Some(rejects), Some((ahead, places))) = (self.rejects(), future) {
             let before = |place: &usize| running.get(*place).copied().unwrap_or(self.watermark.said());
             let before: Vec<i64> = places.iter().map(before).collect();
             rejected.push(StreamBatch::inserts(rejects.future(&ahead, &before)?, arrived));
+        }
+        let seen = &shape.counters.disorder;
+        match delay_us {
+            _ if !shape.is_measured => {}
+            Some(delay_us) => {
+                let latest = self.watermark.reached().saturating_add(delay_us);
+                self.disorder.look_at(&times, &running, delay_us, latest, seen);
+            }
+            None => self.disorder.look(&times, nulls.as_ref(), seen),
+        }
+        if let Some(last) = times.last() {
+            self.cell.set_times(*last, self.disorder.latest());
         }
         let batch = StreamBatch {
             rows: self.output(&rows)?,
@@ -388,6 +405,15 @@ impl SplitPipeline {
             elements.push(StreamElement::Watermark(Watermark(self.watermark.said())));
         }
         Ok(elements)
+    }
+
+    /// How far the watermark before each row is behind the highest time, if it is made by the rows alone,
+    /// moves with each of them, and all of them have a time.
+    fn delay_of_rows(&self, rule: &WatermarkRule, nulls: Option<&NullBuffer>) -> Option<i64> {
+        let WatermarkRule::Delay(delay_us) = rule else { return None };
+        let is_of_rows = self.disorder.latest().saturating_sub(*delay_us) == self.watermark.reached();
+        let have_times = nulls.is_none_or(|nulls| nulls.null_count() == 0);
+        (is_of_rows && have_times && self.shape.tick_us.is_none()).then_some(*delay_us)
     }
 
     fn output(&self, rows: &RecordBatch) -> Result<RecordBatch, Error> {

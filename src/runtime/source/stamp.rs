@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use arrow::array::{ArrayRef, TimestampMillisecondArray};
+use arrow::array::{ArrayRef, TimestampMicrosecondArray, TimestampMillisecondArray};
+use arrow::datatypes::{DataType, TimeUnit};
 use arrow::record_batch::RecordBatch;
 
 use crate::catalog::ColumnKind;
@@ -56,10 +57,16 @@ impl Stamps {
         let (schema, mut columns, _) = rows.into_parts();
         let mut set = |places: &[usize], time_us: i64| -> Result<(), Error> {
             for place in places {
-                let times =
-                    TimestampMillisecondArray::from(vec![time_us.div_euclid(STEP_US); columns[*place].len()]);
-                let times: ArrayRef = Arc::new(times.with_timezone("UTC"));
-                let wanted = schema.field(*place).data_type();
+                let (rows, wanted) = (columns[*place].len(), schema.field(*place).data_type());
+                let times: ArrayRef = match wanted {
+                    DataType::Timestamp(TimeUnit::Microsecond, _) => {
+                        Arc::new(TimestampMicrosecondArray::from(vec![time_us; rows]).with_timezone("UTC"))
+                    }
+                    _ => {
+                        let times = TimestampMillisecondArray::from(vec![time_us.div_euclid(STEP_US); rows]);
+                        Arc::new(times.with_timezone("UTC"))
+                    }
+                };
                 columns[*place] =
                     arrow::compute::cast(&times, wanted).map_err(|error| arrow_failure(&error))?;
             }

@@ -33,6 +33,7 @@ use arrow::compute::take_record_batch;
 use arrow::datatypes::SchemaRef;
 
 use super::assigner::Kind;
+use super::key_filter::KeyNames;
 use super::placement::{PartKey, Placement, Placer, Running};
 use super::recipe::{Arrival, Recipe};
 use super::results::Bounds;
@@ -40,7 +41,7 @@ use super::results_of_nothing;
 use crate::error::Error;
 use crate::operator::evaluate::arrow_failure;
 use crate::operator::late::LateRows;
-use crate::operator::{Operator, Output, StateSize};
+use crate::operator::{KeyFilter, OpenWindow, Operator, Output, StateSize};
 use crate::plan::{EmitMode, WindowAggregateNode};
 use crate::stream::{StreamBatch, Watermark};
 use changes::{Change, Changes, Place};
@@ -58,6 +59,7 @@ pub(super) struct LiveAggregate {
     recipe: Recipe,
     /// One for the columns of each grouping set; one where there are none.
     key_format: KeyFormat,
+    key_names: KeyNames,
     placer: Placer,
     late: Option<LateRows>,
     input: SchemaRef,
@@ -89,6 +91,7 @@ impl LiveAggregate {
             .then(|| Complete::new(schema, has_bounds, unit_us));
         Ok(Self {
             key_format: KeyFormat::try_new(&recipe)?,
+            key_names: KeyNames::of(schema, if has_bounds { 3 } else { 0 }, node.keys.len()),
             changes: Changes::new(schema, has_bounds, unit_us),
             recipe,
             placer,
@@ -372,6 +375,36 @@ impl Operator for LiveAggregate {
             self.give_nothing(out)?;
         }
         self.round(out)
+    }
+
+    fn open_windows(&mut self, most: usize, of: Option<&KeyFilter>) -> Result<Vec<OpenWindow>, Error> {
+        let place = of.map(|filter| self.key_names.place(filter));
+        let mut found = Vec::new();
+        for window in self.windows.values().filter(|_| self.placer.assigner.kind() != Kind::Global) {
+            let groups = match (of, place) {
+                (Some(filter), Some(Some(place))) => {
+                    window.count_matching(&self.key_format, place, filter)?
+                }
+                (Some(_), _) => 0,
+                (None, _) => window.groups.len(),
+            };
+            if groups == 0 {
+                continue;
+            }
+            let Bounds { start, end, close } = window.bounds;
+            found.push(OpenWindow {
+                start,
+                end,
+                fires_at: if window.is_closed { self.placer.late_from(end) } else { close },
+                groups,
+                rows: of.is_none().then_some(window.rows),
+                is_fired: window.is_closed,
+                key: None,
+            });
+        }
+        found.sort_by_key(|window| (window.fires_at, window.end));
+        found.truncate(most);
+        Ok(found)
     }
 
     fn state(&self) -> StateSize {

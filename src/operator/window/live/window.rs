@@ -4,12 +4,14 @@ use arrow::array::{Array, ArrayRef, UInt32Array};
 use arrow::compute::{concat, take};
 use arrow::datatypes::SchemaRef;
 
+use super::super::key_filter;
 use super::super::recipe::{Recipe, Rows};
 use super::super::results::Bounds;
 use super::accumulator::Use;
 use super::changes::{Change, Changes, Place, changed};
 use super::groups::{Groups, KeyFormat, KeyRows};
 use crate::error::Error;
+use crate::operator::KeyFilter;
 use crate::operator::evaluate::arrow_failure;
 
 /// The groups of a window, and what of them has been given.
@@ -18,6 +20,8 @@ pub(super) struct Window {
     pub(super) groups: Groups,
     /// The watermark has passed its end.
     pub(super) is_closed: bool,
+    /// Rows that it took.
+    pub(super) rows: u64,
     /// Groups below this number have been given; numbers grow, and all are given together.
     given: usize,
     /// Groups whose result may differ from what was given, in no special order.
@@ -70,6 +74,7 @@ impl Window {
             bounds,
             groups: Groups::new(recipe, input)?,
             is_closed,
+            rows: 0,
             given: 0,
             pending: Vec::new(),
             is_pending: Vec::new(),
@@ -78,6 +83,7 @@ impl Window {
     }
 
     fn uses(&mut self, batch: &Batch<'_>, rows: &[u32]) -> Vec<Use> {
+        self.rows += rows.len() as u64;
         let sets = batch.key_columns.len();
         let mut uses = Vec::with_capacity(rows.len() * sets);
         for row in rows {
@@ -192,6 +198,18 @@ impl Window {
         }
         self.given = self.groups.len();
         Ok(())
+    }
+
+    /// Groups with a value in the key at `place`.
+    pub(super) fn count_matching(
+        &self,
+        keys: &KeyFormat,
+        place: usize,
+        filter: &KeyFilter,
+    ) -> Result<usize, Error> {
+        let groups: Vec<u32> = (0..self.groups.len() as u32).collect();
+        let columns = self.groups.keys(keys, &groups)?;
+        columns.get(place).map_or(Ok(0), |keys| key_filter::count(keys, filter))
     }
 
     /// All groups with their present values, as they were first seen.

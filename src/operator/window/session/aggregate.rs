@@ -10,6 +10,7 @@ use arrow::record_batch::RecordBatch;
 use datafusion_expr::Aggregate;
 use datafusion_physical_expr::expressions::Column;
 
+use super::super::key_filter::{self, KeyNames};
 use super::super::recipe::{Arrival, Recipe, Rows};
 use super::super::table::{Sealed, Table};
 use super::chain::Kept;
@@ -18,7 +19,7 @@ use super::{Intake, Step};
 use crate::error::{Error, code};
 use crate::operator::evaluate::arrow_failure;
 use crate::operator::late::LateRows;
-use crate::operator::{BATCH_ROWS, Operator, Output, StateSize};
+use crate::operator::{BATCH_ROWS, KeyFilter, OpenWindow, Operator, Output, StateSize};
 use crate::plan::{ExprRef, WindowAggregateNode, WindowSpec};
 use crate::stream::{StreamBatch, Watermark};
 
@@ -353,6 +354,33 @@ impl Operator for SessionAggregate {
 
     fn finish(&mut self, out: &mut Output) -> Result<(), Error> {
         self.fire(i64::MAX, out)
+    }
+
+    fn open_windows(&mut self, most: usize, of: Option<&KeyFilter>) -> Result<Vec<OpenWindow>, Error> {
+        let place = of.map(|filter| KeyNames::of(&self.schema, 3, self.recipe.key_count()).place(filter));
+        if place == Some(None) || (of.is_some() && !self.is_one_group) {
+            // Keys beyond PARTITION BY are known when a session is over.
+            return Ok(Vec::new());
+        }
+        let sessions: Vec<Session> =
+            self.intake.tracker.first_to_end(of.map_or(most, |_| usize::MAX)).into_iter().cloned().collect();
+        if sessions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let numbers: Vec<u32> = (0..sessions.len() as u32).collect();
+        let keys = match self.is_one_group {
+            true => self.keys_of(sessions.iter(), &numbers)?,
+            false => Vec::new(),
+        };
+        let is_wanted = match (of, place.flatten().and_then(|place| keys.get(place))) {
+            (Some(filter), Some(keys)) => key_filter::matches(keys, filter)?,
+            (Some(_), None) => vec![false; sessions.len()],
+            (None, _) => vec![true; sessions.len()],
+        };
+        let texts = key_filter::texts(&keys, sessions.len())?;
+        let shown = sessions.iter().zip(texts).zip(is_wanted).filter(|(_, is_wanted)| *is_wanted);
+        let intake = &mut self.intake;
+        Ok(shown.take(most).map(|((session, key), _)| intake.open_window(session, key)).collect())
     }
 
     fn state(&self) -> StateSize {

@@ -26,8 +26,8 @@ use super::placement::{Running, check_time};
 use super::results::{Bounds, timestamps};
 use super::zone::ZoneClock;
 use crate::error::Error;
-use crate::operator::Output;
 use crate::operator::late::{LateRows, Missed, Rejected};
+use crate::operator::{OpenWindow, Output};
 use crate::plan::{WindowKind, WindowSpec};
 use crate::stream::{RunningWatermark, StreamBatch, event_times};
 use partitions::Partitions;
@@ -137,6 +137,7 @@ impl Intake {
             };
             let session = self.tracker.session(placed.session);
             let session = session.ok_or_else(|| Error::internal("session", "a row's session is gone"))?;
+            session.rows_total += 1;
             keep(Step::Row { row, watermark, session, absorbed: placed.absorbed })?;
             self.kept.push(row as u32);
         }
@@ -196,6 +197,23 @@ impl Intake {
             timestamps(closes, time.data_type())?,
         ];
         Ok((columns, RunningWatermark::new(running)))
+    }
+
+    /// A session as others see it; `key`: whose it is.
+    fn open_window(&mut self, session: &Session, key: Option<String>) -> OpenWindow {
+        let (mut start, mut end) = (session.start, session.end);
+        if let Some(clock) = &mut self.clock {
+            (start, end) = (clock.local(start), clock.local(end));
+        }
+        OpenWindow {
+            start,
+            end,
+            fires_at: self.tracker.close(session.end),
+            groups: 1,
+            rows: Some(session.rows_total),
+            is_fired: false,
+            key,
+        }
     }
 
     /// Memory in bytes, estimated.

@@ -8,13 +8,14 @@ use arrow::compute::take_record_batch;
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 
+use super::super::key_filter::{self, KeyNames};
 use super::chain::{ALL, Kept};
 use super::track::Session;
 use super::{Intake, Step};
 use crate::error::Error;
 use crate::operator::evaluate::arrow_failure;
 use crate::operator::late::LateRows;
-use crate::operator::{BATCH_ROWS, Operator, Output, StateSize};
+use crate::operator::{BATCH_ROWS, KeyFilter, OpenWindow, Operator, Output, StateSize};
 use crate::plan::WindowRowsNode;
 use crate::stream::{StreamBatch, Watermark};
 
@@ -147,6 +148,35 @@ impl Operator for SessionRows {
 
     fn finish(&mut self, out: &mut Output) -> Result<(), Error> {
         self.fire(i64::MAX, out)
+    }
+
+    fn open_windows(&mut self, most: usize, of: Option<&KeyFilter>) -> Result<Vec<OpenWindow>, Error> {
+        let place = of.map(|filter| KeyNames::of(&self.schema, 0, self.schema.fields().len()).place(filter));
+        let column = match place {
+            // The columns of the partition tell whose sessions they are.
+            Some(place) => place.filter(|place| self.intake.partition.contains(place)),
+            None => None,
+        };
+        if of.is_some() && column.is_none() {
+            return Ok(Vec::new());
+        }
+        let sessions: Vec<Session> =
+            self.intake.tracker.first_to_end(of.map_or(most, |_| usize::MAX)).into_iter().cloned().collect();
+        if sessions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let firsts: Vec<u32> = sessions.iter().filter_map(|session| session.rows.first()).collect();
+        let columns = self.kept.take(&firsts, ALL)?;
+        let keys: Vec<ArrayRef> =
+            self.intake.partition.iter().map(|column| Arc::clone(&columns[*column])).collect();
+        let is_wanted = match (of, column) {
+            (Some(filter), Some(column)) => key_filter::matches(&columns[column], filter)?,
+            _ => vec![true; sessions.len()],
+        };
+        let texts = key_filter::texts(&keys, sessions.len())?;
+        let shown = sessions.iter().zip(texts).zip(is_wanted).filter(|(_, is_wanted)| *is_wanted);
+        let intake = &mut self.intake;
+        Ok(shown.take(most).map(|((session, key), _)| intake.open_window(session, key)).collect())
     }
 
     fn state(&self) -> StateSize {

@@ -10,6 +10,9 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use super::chain::Chain;
 
+/// An end that a session has had, its number, and its place.
+type End = (i64, u64, u32);
+
 /// No session.
 const NONE: u32 = u32::MAX;
 
@@ -24,6 +27,8 @@ pub(super) struct Session {
     pub(super) rows: Chain,
     /// States of its groups.
     pub(super) states: Chain,
+    /// Rows that it took, those in states too.
+    pub(super) rows_total: u64,
     /// No other session has it.
     pub(super) number: u64,
     /// The watermark has passed its end; it takes rows as long as its lateness lasts.
@@ -88,7 +93,7 @@ pub(super) struct Tracker {
     sessions: Vec<Option<Session>>,
     free_sessions: Vec<u32>,
     /// When to look at each session; what its [`Session::due`] does not say is of no use any more.
-    due: BinaryHeap<Reverse<(i64, u64, u32)>>,
+    due: BinaryHeap<Reverse<End>>,
     sessions_total: u64,
 }
 
@@ -241,6 +246,9 @@ impl Tracker {
         self.partitions[partition as usize].older -= 1;
         let gone = self.remove(id)?;
         self.extend(into, gone.start, gone.end);
+        if let Some(session) = &mut self.sessions[into as usize] {
+            session.rows_total += gone.rows_total;
+        }
         Some(gone)
     }
 
@@ -271,7 +279,8 @@ impl Tracker {
         let is_closed = self.close(end) <= self.watermark;
         let due = if is_closed { self.over(end) } else { self.close(end) };
         let (rows, states) = (Chain::default(), Chain::default());
-        let session = Some(Session { start, end, rows, states, number, is_closed, partition, due });
+        let session =
+            Some(Session { start, end, rows, states, rows_total: 0, number, is_closed, partition, due });
         let id = match self.free_sessions.pop() {
             Some(id) => {
                 self.sessions[id as usize] = session;
@@ -289,6 +298,26 @@ impl Tracker {
     fn remove(&mut self, id: u32) -> Option<Session> {
         self.free_sessions.push(id);
         self.sessions[id as usize].take()
+    }
+
+    /// Open sessions, about those that end first: an end that has moved is looked at as it was. `most` of
+    /// them, by their end.
+    pub(super) fn first_to_end(&self, most: usize) -> Vec<&Session> {
+        let ends = self.due.as_slice();
+        // The heap from its top down.
+        let mut next: BinaryHeap<(Reverse<End>, usize)> =
+            ends.first().map(|first| (*first, 0)).into_iter().collect();
+        let mut found: Vec<&Session> = Vec::new();
+        while let Some((Reverse((_, number, id)), place)) = next.pop()
+            && found.len() < most
+        {
+            next.extend([2 * place + 1, 2 * place + 2].iter().filter_map(|at| Some((*ends.get(*at)?, *at))));
+            let session = self.sessions[id as usize].as_ref();
+            found.extend(session.filter(|session| session.number == number));
+        }
+        found.sort_by_key(|session| (session.end, session.number));
+        found.dedup_by_key(|session| session.number);
+        found
     }
 
     /// An open session.
@@ -310,7 +339,7 @@ impl Tracker {
     pub(super) fn size(&self) -> usize {
         self.partitions.capacity() * size_of::<Partition>()
             + self.sessions.capacity() * size_of::<Option<Session>>()
-            + self.due.capacity() * size_of::<(i64, u64, u32)>()
+            + self.due.capacity() * size_of::<End>()
             + self.older.len() * size_of::<(u32, i64, u32)>()
     }
 

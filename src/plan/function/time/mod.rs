@@ -17,6 +17,7 @@ use datafusion_expr::ScalarUDF;
 
 pub(super) use add::{TIMESTAMP_ADD, TIMESTAMP_DIFF};
 pub(super) use convert::{CAST_TEXT, CAST_TIMESTAMP, CAST_TIMESTAMP_LTZ};
+pub(crate) use now::LATENCY;
 pub(super) use round::{CEIL_TO, FLOOR_TO};
 
 /// The functions with their names; `zone` is the session's time zone.

@@ -4,15 +4,18 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Date32Array, Int64Array, Time32MillisecondArray};
+use arrow::array::{ArrayRef, AsArray, Date32Array, Int64Array, Time32MillisecondArray};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DataType, Int64Type, TimeUnit};
 use chrono::{Datelike, NaiveDateTime, Timelike, Utc};
 use datafusion_common::{Result, internal_err};
 use datafusion_expr::ScalarUDF;
 
 use super::super::scalar::{Arguments, Function, SESSION_ZONE};
 use super::wall_clock::{from_naive, local, zone};
+
+/// How long ago an instant was, microseconds, ≥ 0: what `_latency` is called by inside.
+pub(crate) const LATENCY: &str = "__latency";
 
 /// The functions with their names; `zone` is the session's time zone.
 pub(super) fn all(zone: &str) -> Vec<(&'static str, Arc<ScalarUDF>)> {
@@ -29,6 +32,7 @@ pub(super) fn all(zone: &str) -> Vec<(&'static str, Arc<ScalarUDF>)> {
         make("current_time", |_| Ok(DataType::Time32(TimeUnit::Millisecond)), time_of_day),
         make("proctime", |_| Ok(instant_type()), now),
         make("localtime", |_| Ok(DataType::Time32(TimeUnit::Millisecond)), time_of_day),
+        (LATENCY, Function::coercing(LATENCY, instant, |_| Ok(DataType::Int64), since).volatile().udf()),
     ]
 }
 
@@ -55,6 +59,18 @@ fn milliseconds(args: &Arguments<'_>, time: NaiveDateTime) -> Result<ArrayRef> {
 
 fn now(args: &Arguments<'_>) -> Result<ArrayRef> {
     milliseconds(args, clock())
+}
+
+fn instant(types: &[DataType]) -> Result<Vec<DataType>> {
+    Ok(vec![DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())); types.len()])
+}
+
+fn since(args: &Arguments<'_>) -> Result<ArrayRef> {
+    let now = from_naive(clock(), TimeUnit::Microsecond).unwrap_or(i64::MAX);
+    let then = cast(&args.array(0)?, &DataType::Int64)?;
+    let passed =
+        then.as_primitive::<Int64Type>().unary::<_, Int64Type>(|then| now.saturating_sub(then).max(0));
+    Ok(Arc::new(passed))
 }
 
 fn local_now(args: &Arguments<'_>) -> Result<ArrayRef> {
