@@ -56,7 +56,7 @@ impl Progress {
         let now = self.monitor.snapshot();
         if let Some((_, before)) = &self.seen {
             let bar = self.bar.get_or_insert_with(line);
-            bar.set_message(format!("{}; any key stops", status::line(before, &now)));
+            bar.set_message(format!("any key stops; {}", status::line(before, &now)));
             bar.tick();
         }
         self.seen = Some((Instant::now(), now));

@@ -10,7 +10,7 @@ use std::time::Duration;
 const LOW: f64 = 0.10;
 const HIGH: f64 = 0.50;
 
-/// `12,345 rows/s in, 17 rows/s out, watermark … (3.00 s behind), 5 late, p99 1.2 ms, back-pressure LOW`
+/// `12,345 rows/s in, 17 out, watermark … (3.00 s behind), 5 late, p99 1.2 ms, back-pressure LOW`
 ///
 /// Rates and back-pressure are those between two looks.
 pub(super) fn line(before: &JobSnapshot, now: &JobSnapshot) -> String {
@@ -18,7 +18,7 @@ pub(super) fn line(before: &JobSnapshot, now: &JobSnapshot) -> String {
     let rate = |count: fn(&JobSnapshot) -> u64| {
         grouped((count(now).saturating_sub(count(before)) as f64 / seconds) as u64)
     };
-    let mut line = format!("{} rows/s in, {} rows/s out", rate(rows_in), rate(rows_out));
+    let mut line = format!("{} rows/s in, {} out", rate(rows_in), rate(rows_out));
     if let Some(watermark) = watermark(now) {
         line += &format!(", watermark {}", time(watermark));
         let behind = now.as_of_us.saturating_sub(watermark.0);
@@ -126,7 +126,7 @@ mod tests {
             let before = JobSnapshot { elapsed_us: 0, sources: Vec::new(), ..now.clone() };
             let line = line(&before, &now);
             assert!(
-                line.starts_with("3,000 rows/s in, 0 rows/s out, watermark 2024-01-01 00:49:59.000 ("),
+                line.starts_with("3,000 rows/s in, 0 out, watermark 2024-01-01 00:49:59.000 ("),
                 "{line}"
             );
             assert!(line.contains(", 0 late, p99 ") && line.contains("back-pressure "), "{line}");
