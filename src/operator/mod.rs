@@ -18,6 +18,7 @@ mod store;
 mod temporal_sort;
 #[cfg(test)]
 mod testing;
+mod unnest;
 mod window;
 mod window_rows;
 
@@ -52,6 +53,7 @@ pub fn create(node: &PlanNode, input: &SchemaRef) -> Result<Box<dyn Operator>, E
         Operation::WindowJoin(join) => Box::new(join::WindowJoin::try_new(join, schema, late_of_two())?),
         Operation::IntervalJoin(join) => Box::new(join::IntervalJoin::try_new(join, schema, late_of_two())?),
         Operation::Over(over) => over::create(over, schema, input, late)?,
+        Operation::Unnest(unnest) => Box::new(unnest::Unnest::new(unnest, schema)),
         Operation::TemporalSort(sort) => Box::new(temporal_sort::TemporalSort::new(sort, late)),
         Operation::Sort(sort) => Box::new(sort::Sort::new(sort, schema)),
         Operation::Limit(limit) => Box::new(limit::Limit::new(limit)),

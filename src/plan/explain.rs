@@ -79,9 +79,11 @@ impl Operation {
             Self::Calc(_) => "Calc",
             Self::WindowRows(_) => "WindowRows",
             Self::WindowAggregate(_) => "WindowAggregate",
+            Self::WindowJoin(join) if join.windows.is_none() => "Join",
             Self::WindowJoin(_) => "WindowJoin",
             Self::IntervalJoin(_) => "IntervalJoin",
             Self::Over(_) => "Over",
+            Self::Unnest(_) => "Unnest",
             Self::Union => "Union",
             Self::Exchange(_) => "Exchange",
             Self::TemporalSort(_) => "TemporalSort",
@@ -110,6 +112,10 @@ pub(super) fn details(node: &PlanNode, input: Option<&Schema>) -> String {
         Operation::WindowJoin(join) => window_join_details(join),
         Operation::IntervalJoin(join) => interval_join_details(join),
         Operation::Over(over) => over_details(over, input),
+        Operation::Unnest(unnest) => {
+            let empty = if unnest.keeps_empty { "; empty ones as NULL" } else { "" };
+            format!("{}{empty}", column_name(input, unnest.column))
+        }
         Operation::Union => String::new(),
         Operation::Exchange(Distribution::Single) => "single".to_owned(),
         Operation::Exchange(Distribution::Hash(keys)) => {
@@ -233,9 +239,11 @@ fn aggregate_details(aggregate: &WindowAggregateNode, input: Option<&Schema>) ->
 }
 
 fn window_join_details(join: &WindowJoinNode) -> String {
-    let bounds = join.windows[0];
     let name = |column: usize| column_name(Some(&join.pair), column);
-    let window = format!("window [{}, {})", name(bounds.start), name(bounds.end));
+    let window = match join.windows {
+        Some([bounds, _]) => format!("window [{}, {})", name(bounds.start), name(bounds.end)),
+        None => "at the end".to_owned(),
+    };
     let what = (join.kind, window, &join.keys, join.condition.as_ref());
     join_details(what, &join.pair, join.first_width)
 }

@@ -30,6 +30,7 @@ mod stream_plan;
 #[cfg(test)]
 mod tests;
 mod text;
+mod unnest;
 mod window;
 mod window_text;
 

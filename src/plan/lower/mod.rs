@@ -19,9 +19,11 @@ mod late;
 mod not_null;
 mod order;
 mod over;
+mod regular_join;
 mod relation;
 mod sink;
 mod source;
+mod unnest;
 mod window;
 
 use std::sync::Arc;
@@ -225,7 +227,7 @@ impl Lowering<'_> {
             LogicalPlan::Join(join) => self.join(join, above),
             LogicalPlan::Window(window) => self.over(window, above),
             LogicalPlan::Subquery(_) => Err(unsupported("a subquery").at(self.places.subquery)),
-            LogicalPlan::Unnest(_) => Err(unsupported("UNNEST").at(self.places.unnest)),
+            LogicalPlan::Unnest(unnest) => self.unnest(unnest, above),
             LogicalPlan::RecursiveQuery(_) => Err(unsupported("WITH RECURSIVE")),
             LogicalPlan::Distinct(_) => Err(unsupported("DISTINCT ON").at(self.places.distinct)),
             LogicalPlan::Repartition(_)
