@@ -8,6 +8,7 @@ mod calc;
 #[cfg(any(test, debug_assertions))]
 mod checked;
 pub(crate) mod evaluate;
+mod group_changes;
 mod join;
 mod keys;
 mod late;
@@ -52,6 +53,9 @@ pub fn create(node: &PlanNode, input: &SchemaRef) -> Result<Box<dyn Operator>, E
         Operation::WindowAggregate(aggregate) => window::create(aggregate, schema, input, late)?,
         Operation::WindowJoin(join) => Box::new(join::WindowJoin::try_new(join, schema, late_of_two())?),
         Operation::IntervalJoin(join) => Box::new(join::IntervalJoin::try_new(join, schema, late_of_two())?),
+        Operation::GroupChanges(group) => {
+            Box::new(group_changes::GroupChanges::try_new(group, schema, input)?)
+        }
         Operation::Over(over) => over::create(over, schema, input, late)?,
         Operation::Unnest(unnest) => Box::new(unnest::Unnest::new(unnest, schema)),
         Operation::TemporalSort(sort) => Box::new(temporal_sort::TemporalSort::new(sort, late)),

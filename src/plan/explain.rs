@@ -79,6 +79,7 @@ impl Operation {
             Self::Calc(_) => "Calc",
             Self::WindowRows(_) => "WindowRows",
             Self::WindowAggregate(_) => "WindowAggregate",
+            Self::GroupChanges(_) => "GroupAggregate",
             Self::WindowJoin(join) if join.windows.is_none() => "Join",
             Self::WindowJoin(_) => "WindowJoin",
             Self::IntervalJoin(_) => "IntervalJoin",
@@ -109,6 +110,15 @@ pub(super) fn details(node: &PlanNode, input: Option<&Schema>) -> String {
             window(&rows.window, column_name(input, rows.time), &partition)
         }
         Operation::WindowAggregate(aggregate) => aggregate_details(aggregate, input),
+        Operation::GroupChanges(group) => {
+            let calls: Vec<String> = group.aggregates.iter().map(call).collect();
+            let keys = column_names(input, &group.keys).join(", ");
+            match (keys.is_empty(), calls.is_empty()) {
+                (true, _) => format!("compute [{}]", calls.join(", ")),
+                (false, true) => format!("keys [{keys}]"),
+                (false, false) => format!("keys [{keys}]; compute [{}]", calls.join(", ")),
+            }
+        }
         Operation::WindowJoin(join) => window_join_details(join),
         Operation::IntervalJoin(join) => interval_join_details(join),
         Operation::Over(over) => over_details(over, input),

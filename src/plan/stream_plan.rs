@@ -118,6 +118,8 @@ pub enum Operation {
     WindowRows(WindowRowsNode),
     /// Aggregates per window and key.
     WindowAggregate(Box<WindowAggregateNode>),
+    /// Aggregates the rows of a changelog per key.
+    GroupChanges(Box<GroupChangesNode>),
     /// Joins rows of the same window, or all rows of bounded inputs. Two inputs.
     WindowJoin(Box<WindowJoinNode>),
     /// Joins rows whose times are not far apart. Two inputs.
@@ -390,6 +392,15 @@ pub enum AggregatePhase {
     /// States in (the output of `Local`), results out. `keys`, filters and arguments of this node
     /// are those of the local one and are not evaluated again.
     Final,
+}
+
+/// See [`Operation::GroupChanges`]. Output columns: the keys, then the aggregates.
+#[derive(Debug, Clone)]
+pub struct GroupChangesNode {
+    /// Group keys; none: all rows are one group.
+    pub keys: Vec<usize>,
+    /// What to compute.
+    pub aggregates: Vec<AggregateCall>,
 }
 
 /// Joins the rows of two inputs that are in the same window, when it closes; without windows all rows of

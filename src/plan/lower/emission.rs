@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Above, Lowered, Lowering, Window};
 use crate::error::{Error, Span, code};
-use crate::plan::emit::{Emission, EmitNode};
+use crate::plan::emit::{Emission, EmitNode, UNWINDOWED};
 use crate::plan::{AggregateCall, EmitMode, NodeId};
 
 /// The clauses of all blocks, and the aggregations that they changed.
@@ -97,11 +97,11 @@ impl Lowering<'_> {
             .at(span)
             .hint("Say how often: EMIT COMPLETE EVERY INTERVAL '10' SECOND.")),
             Some((mode, _)) if !bounded => {
-                let warning = format!(
-                    "{} without a window keeps a group for each key as long as the query runs",
-                    mode.clause()
-                );
-                self.plan.warnings.push(warning);
+                let clause = match emission.is_implied {
+                    true => UNWINDOWED.to_owned(),
+                    false => format!("{} without a window", mode.clause()),
+                };
+                self.warn(format!("{clause} keeps a group for each key as long as the query runs"));
                 Ok(())
             }
             Some(_) | None => Ok(()),
@@ -163,6 +163,7 @@ impl Lowering<'_> {
             "ALLOW LATENESS" => error.hint(
                 "Leave ALLOW LATENESS out, and give the watermark a longer delay: the block then gives final results only.",
             ),
+            UNWINDOWED => error.hint("Group by a window: its results are final."),
             _ => error.hint(format!(
                 "Leave {clause} out: the block then gives final results only."
             )),

@@ -12,6 +12,7 @@ mod dependence;
 mod emission;
 mod expression;
 mod first_rows;
+mod group_changes;
 mod grouping;
 mod interval_join;
 mod join;

@@ -10,6 +10,7 @@ use super::{Above, Lowering};
 use crate::catalog::Table;
 use crate::error::{Error, Span, code};
 use crate::plan::bind::is_writable;
+use crate::plan::emit::UNWINDOWED;
 use crate::plan::{ExprRef, NodeId, Operation, SinkNode, SinkTarget};
 
 /// Where the rows of a query go.
@@ -84,7 +85,13 @@ fn takes_no_changes(table: &Table, clause: &str) -> Error {
         "the query block with {clause} changes rows that it has given, \"{}\" ({}) takes only new ones",
         table.name, table.connector
     );
-    Error::plan(code::SINK_CHANGELOG, message).hint(format!(
+    let error = Error::plan(code::SINK_CHANGELOG, message);
+    if clause == UNWINDOWED {
+        return error.hint(
+            "Group by a window, whose results are final, or write changes: to 'format' = 'changelog-json'.",
+        );
+    }
+    error.hint(format!(
         "Leave {clause} out, so that windows give final results only, or write changes: to 'format' = 'changelog-json'."
     ))
 }

@@ -169,7 +169,7 @@ impl Rows {
 }
 
 /// Gives a batch in pieces that are not huge, and cut between updates.
-pub(super) fn give(batch: &StreamBatch, out: &mut Output) {
+pub(in crate::operator) fn give(batch: &StreamBatch, out: &mut Output) {
     let rows = batch.num_rows();
     let mut from = 0;
     while from < rows {
@@ -185,7 +185,11 @@ pub(super) fn give(batch: &StreamBatch, out: &mut Output) {
 }
 
 /// Which rows are not the same in both. The columns are of equal types, their NULLs equal.
-pub(super) fn changed(before: &[ArrayRef], after: &[ArrayRef], rows: usize) -> Result<Vec<bool>, Error> {
+pub(in crate::operator) fn changed(
+    before: &[ArrayRef],
+    after: &[ArrayRef],
+    rows: usize,
+) -> Result<Vec<bool>, Error> {
     let mut changed = vec![false; rows];
     for (before, after) in before.iter().zip(after) {
         if before.data_type().is_nested() {

@@ -21,6 +21,7 @@ mod one_group;
 mod typed;
 mod window;
 
+pub(in crate::operator) use changes::{changed, give as give_changes};
 pub(in crate::operator) use typed::{Count, Exact, Kernel};
 
 use std::cmp::Reverse;
