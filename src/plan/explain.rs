@@ -82,6 +82,7 @@ impl Operation {
             Self::GroupChanges(_) => "GroupAggregate",
             Self::WindowJoin(join) if join.windows.is_none() => "Join",
             Self::WindowJoin(_) => "WindowJoin",
+            Self::RegularJoin(_) => "Join",
             Self::IntervalJoin(_) => "IntervalJoin",
             Self::Over(_) => "Over",
             Self::Unnest(_) => "Unnest",
@@ -120,6 +121,10 @@ pub(super) fn details(node: &PlanNode, input: Option<&Schema>) -> String {
             }
         }
         Operation::WindowJoin(join) => window_join_details(join),
+        Operation::RegularJoin(join) => {
+            let what = (join.kind, "whenever rows come".to_owned(), &join.keys, join.condition.as_ref());
+            join_details(what, &join.pair, join.first_width)
+        }
         Operation::IntervalJoin(join) => interval_join_details(join),
         Operation::Over(over) => over_details(over, input),
         Operation::Unnest(unnest) => {

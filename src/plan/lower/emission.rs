@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::regular_join::UNTIMED;
 use super::{Above, Lowered, Lowering, Window};
 use crate::error::{Error, Span, code};
 use crate::plan::emit::{Emission, EmitNode, UNWINDOWED};
@@ -140,6 +141,11 @@ impl Lowering<'_> {
         }
     }
 
+    /// Notes that the rows of a node change, and what makes them.
+    pub(super) fn note_changes(&mut self, node: NodeId, what: &'static str, span: Option<Span>) {
+        self.emissions.changing.push((node, what, span));
+    }
+
     /// The clause that makes the rows of a node change.
     pub(super) fn changing_clause(&self, node: NodeId) -> Option<(&'static str, Option<Span>)> {
         if !self.plan.nodes[node].properties.updating {
@@ -164,6 +170,7 @@ impl Lowering<'_> {
                 "Leave ALLOW LATENESS out, and give the watermark a longer delay: the block then gives final results only.",
             ),
             UNWINDOWED => error.hint("Group by a window: its results are final."),
+            UNTIMED => error.hint("Bound how far the times are apart: the results are final then."),
             _ => error.hint(format!(
                 "Leave {clause} out: the block then gives final results only."
             )),

@@ -37,8 +37,8 @@ impl Lowering<'_> {
         let first = self.lower(&join.left, below)?;
         let second = self.lower(&join.right, below)?;
         let inputs = [self.materialize(first), self.materialize(second)];
-        for input in &inputs {
-            self.refuse_changes(input.node, "JOIN")?;
+        if inputs.iter().any(|input| self.plan.nodes[input.node].properties.updating) {
+            return self.regular_join(join, kind, inputs, above);
         }
         if let Some(common) = self.common_windows(join, &inputs)? {
             return self.window_join(join, kind, &common, inputs, above);

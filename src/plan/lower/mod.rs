@@ -260,6 +260,8 @@ impl Lowering<'_> {
             .collect();
         let changes = match &operation {
             Operation::WindowAggregate(aggregate) => aggregate.is_updating(),
+            // A row without partner may find one.
+            Operation::RegularJoin(join) => join.kind.keeps_first() || join.kind.keeps_second(),
             _ => false,
         };
         let updating = changes || inputs.iter().any(|input| self.plan.nodes[*input].properties.updating);

@@ -6,6 +6,7 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion_expr::LogicalPlan;
 
 use super::not_null::NotNull;
+use super::regular_join::UNTIMED;
 use super::{Above, Lowering};
 use crate::catalog::Table;
 use crate::error::{Error, Span, code};
@@ -90,6 +91,10 @@ fn takes_no_changes(table: &Table, clause: &str) -> Error {
         return error.hint(
             "Group by a window, whose results are final, or write changes: to 'format' = 'changelog-json'.",
         );
+    }
+    if clause == UNTIMED {
+        return error
+            .hint("Bound how far the times are apart, or write changes: to 'format' = 'changelog-json'.");
     }
     error.hint(format!(
         "Leave {clause} out, so that windows give final results only, or write changes: to 'format' = 'changelog-json'."
