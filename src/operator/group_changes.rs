@@ -32,6 +32,7 @@ pub(super) struct GroupChanges {
     input: SchemaRef,
     /// The group without a key has been given.
     is_given: bool,
+    arrived: Option<Instant>,
 }
 
 /// What a row, or both forms of one, do to a group.
@@ -58,6 +59,7 @@ impl GroupChanges {
             schema: schema.clone(),
             input: input.clone(),
             is_given: false,
+            arrived: None,
         })
     }
 
@@ -178,6 +180,7 @@ impl Operator for GroupChanges {
 
     fn process_batch(&mut self, batch: StreamBatch, out: &mut Output) -> Result<(), Error> {
         out.counts.used += batch.num_rows() as u64;
+        self.arrived = self.arrived.max(Some(batch.arrived));
         self.process(&batch, out)
     }
 
@@ -191,7 +194,9 @@ impl Operator for GroupChanges {
         let give = [Step::Give { group: 0 }];
         let values = self.aggregates.iter_mut().map(|aggregate| aggregate.run(&give, &nothing, 1));
         let values = values.collect::<Result<Vec<_>, _>>()?;
-        self.give(values, vec![RowKind::Insert], Instant::now(), out)
+        // Without a row there is no arrival to measure latency from; now is one.
+        let arrived = self.arrived.unwrap_or_else(Instant::now);
+        self.give(values, vec![RowKind::Insert], arrived, out)
     }
 
     fn state(&self) -> StateSize {

@@ -114,7 +114,8 @@ proptest! {
         (kind, with_condition, updating, cut) in (0usize..6, any::<bool>(), any::<bool>(), 1usize..20),
     ) {
         let keys = [Some("a"), Some("b"), Some("c"), None];
-        let (mut left, mut changes): ([Vec<(Option<&str>, i64)>; 2], Vec<Change>) = Default::default();
+        let mut left: [Vec<(Option<&str>, i64)>; 2] = Default::default();
+        let mut changes: Vec<Change> = Vec::new();
         for (input, key, value, what, which) in &choices {
             let row = (keys[*key], *value);
             if *what == 0 && updating && !left[*input].is_empty() {
