@@ -32,13 +32,8 @@ const PARALLELISM: [usize; 3] = [1, 2, 4];
 const NOT_YET: &[(&str, &str)] = &[
     ("window_over_updating", "W006"),
     ("cdc", "C004"),
-    ("regular-join", "P002"),
-    ("regular_join_aggregate", "P002"),
-    ("regular_join_semi", "P002"),
     ("temporal-join", "P002"),
-    ("cross_join", "P002"),
     ("match-recognize", "P002"),
-    ("unnest", "P002"),
 ];
 
 fn main() -> ExitCode {

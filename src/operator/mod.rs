@@ -8,6 +8,7 @@ mod calc;
 #[cfg(any(test, debug_assertions))]
 mod checked;
 pub(crate) mod evaluate;
+mod group_changes;
 mod join;
 mod keys;
 pub(crate) mod late;
@@ -18,6 +19,7 @@ mod store;
 mod temporal_sort;
 #[cfg(test)]
 mod testing;
+mod unnest;
 mod window;
 mod window_rows;
 
@@ -51,7 +53,12 @@ pub fn create(node: &PlanNode, input: &SchemaRef) -> Result<Box<dyn Operator>, E
         Operation::WindowAggregate(aggregate) => window::create(aggregate, schema, input, late)?,
         Operation::WindowJoin(join) => Box::new(join::WindowJoin::try_new(join, schema, late_of_two())?),
         Operation::IntervalJoin(join) => Box::new(join::IntervalJoin::try_new(join, schema, late_of_two())?),
+        Operation::RegularJoin(join) => Box::new(join::RegularJoin::try_new(join, schema)?),
+        Operation::GroupChanges(group) => {
+            Box::new(group_changes::GroupChanges::try_new(group, schema, input)?)
+        }
         Operation::Over(over) => over::create(over, schema, input, late)?,
+        Operation::Unnest(unnest) => Box::new(unnest::Unnest::new(unnest, schema)),
         Operation::TemporalSort(sort) => Box::new(temporal_sort::TemporalSort::new(sort, late)),
         Operation::Sort(sort) => Box::new(sort::Sort::new(sort, schema)),
         Operation::Limit(limit) => Box::new(limit::Limit::new(limit)),

@@ -13,6 +13,9 @@ use super::EmitMode;
 use super::window_text::duration;
 use crate::error::Span;
 
+/// What makes results change where no clause does.
+pub(super) const UNWINDOWED: &str = "GROUP BY without a window";
+
 /// How a query block gives its results.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Emission {
@@ -20,9 +23,17 @@ pub(super) struct Emission {
     pub(super) emit: Option<(EmitMode, Option<Span>)>,
     /// `ALLOW LATENESS …`, microseconds, with its place.
     pub(super) lateness: Option<(i64, Option<Span>)>,
+    /// Nobody wrote it: results over input that never ends can't be final, so each change is given.
+    pub(super) is_implied: bool,
 }
 
 impl Emission {
+    /// That of an aggregation at `span` whose results are never final.
+    pub(super) fn implied(span: Option<Span>) -> Self {
+        let emit = Some((EmitMode::Changes { every_us: None }, span));
+        Self { emit, lateness: None, is_implied: true }
+    }
+
     /// When results come; without EMIT when windows close.
     pub(super) fn mode(&self) -> EmitMode {
         self.emit.map_or(EmitMode::OnWindowClose, |(mode, _)| mode)
@@ -46,6 +57,7 @@ impl Emission {
     /// The clause that makes results change, and its place.
     pub(super) fn clause(&self) -> (&'static str, Option<Span>) {
         match (self.emit, self.lateness) {
+            (Some((_, span)), _) if self.is_implied => (UNWINDOWED, span),
             (Some((mode, span)), _) if mode != EmitMode::OnWindowClose => (mode.clause(), span),
             (_, Some((_, span))) => ("ALLOW LATENESS", span),
             (Some((mode, span)), None) => (mode.clause(), span),
@@ -95,6 +107,7 @@ pub(super) fn without_places(plan: LogicalPlan) -> DfResult<LogicalPlan> {
         let emission = Arc::new(Emission {
             emit: block.emission.emit.map(|(mode, _)| (mode, None)),
             lateness: block.emission.lateness.map(|(us, _)| (us, None)),
+            is_implied: block.emission.is_implied,
         });
         let node = Arc::new(EmitNode { input: Arc::clone(&block.input), emission });
         Ok(Transformed::yes(LogicalPlan::Extension(Extension { node })))

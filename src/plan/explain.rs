@@ -94,9 +94,13 @@ impl Operation {
             Self::Calc(_) => "Calc",
             Self::WindowRows(_) => "WindowRows",
             Self::WindowAggregate(_) => "WindowAggregate",
+            Self::GroupChanges(_) => "GroupAggregate",
+            Self::WindowJoin(join) if join.windows.is_none() => "Join",
             Self::WindowJoin(_) => "WindowJoin",
+            Self::RegularJoin(_) => "Join",
             Self::IntervalJoin(_) => "IntervalJoin",
             Self::Over(_) => "Over",
+            Self::Unnest(_) => "Unnest",
             Self::Union => "Union",
             Self::Exchange(_) => "Exchange",
             Self::TemporalSort(_) => "TemporalSort",
@@ -122,9 +126,26 @@ pub(super) fn details(node: &PlanNode, input: Option<&Schema>) -> String {
             window(&rows.window, column_name(input, rows.time), &partition)
         }
         Operation::WindowAggregate(aggregate) => aggregate_details(aggregate, input),
+        Operation::GroupChanges(group) => {
+            let calls: Vec<String> = group.aggregates.iter().map(call).collect();
+            let keys = column_names(input, &group.keys).join(", ");
+            match (keys.is_empty(), calls.is_empty()) {
+                (true, _) => format!("compute [{}]", calls.join(", ")),
+                (false, true) => format!("keys [{keys}]"),
+                (false, false) => format!("keys [{keys}]; compute [{}]", calls.join(", ")),
+            }
+        }
         Operation::WindowJoin(join) => window_join_details(join),
+        Operation::RegularJoin(join) => {
+            let what = (join.kind, "whenever rows come".to_owned(), &join.keys, join.condition.as_ref());
+            join_details(what, &join.pair, join.first_width)
+        }
         Operation::IntervalJoin(join) => interval_join_details(join),
         Operation::Over(over) => over_details(over, input),
+        Operation::Unnest(unnest) => {
+            let empty = if unnest.keeps_empty { "; empty ones as NULL" } else { "" };
+            format!("{}{empty}", column_name(input, unnest.column))
+        }
         Operation::Union => String::new(),
         Operation::Exchange(Distribution::Single) => "single".to_owned(),
         Operation::Exchange(Distribution::Hash(keys)) => {
@@ -248,9 +269,11 @@ fn aggregate_details(aggregate: &WindowAggregateNode, input: Option<&Schema>) ->
 }
 
 fn window_join_details(join: &WindowJoinNode) -> String {
-    let bounds = join.windows[0];
     let name = |column: usize| column_name(Some(&join.pair), column);
-    let window = format!("window [{}, {})", name(bounds.start), name(bounds.end));
+    let window = match join.windows {
+        Some([bounds, _]) => format!("window [{}, {})", name(bounds.start), name(bounds.end)),
+        None => "at the end".to_owned(),
+    };
     let what = (join.kind, window, &join.keys, join.condition.as_ref());
     join_details(what, &join.pair, join.first_width)
 }

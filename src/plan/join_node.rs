@@ -4,6 +4,27 @@ use arrow::datatypes::SchemaRef;
 
 use super::{ExprRef, JoinKind};
 
+/// Joins all rows of two inputs, whenever they come; results change as rows come and go.
+///
+/// Output columns: those of the first input, then, but for `Semi` and `Anti`, those of the second.
+#[derive(Debug, Clone)]
+pub struct RegularJoinNode {
+    /// Which rows come out.
+    pub kind: JoinKind,
+    /// Each input's columns that must be equal, of the same types and in the same order.
+    pub keys: [Vec<usize>; 2],
+    /// Whether a NULL is equal to another one.
+    pub null_is_equal: bool,
+    /// What else must be true of a pair, over `pair`.
+    pub condition: Option<ExprRef>,
+    /// The columns of the first input, then those of the second.
+    pub pair: SchemaRef,
+    /// How many columns the first input has.
+    pub first_width: usize,
+    /// Whether rows of each input change or go.
+    pub updating: [bool; 2],
+}
+
 /// Joins rows of two inputs whose times are at most so far apart.
 ///
 /// Output columns: those of the first input, then, but for `Semi` and `Anti`, those of the second.

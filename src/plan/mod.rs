@@ -31,6 +31,7 @@ mod stream_plan;
 #[cfg(test)]
 mod tests;
 mod text;
+mod unnest;
 mod window;
 mod window_text;
 
@@ -49,7 +50,7 @@ use crate::sql::{self, Statement};
 pub use bind::sql_type_name;
 #[cfg(feature = "runtime")]
 pub(crate) use function::{ExactSum, Finish, Finished};
-pub use join_node::IntervalJoinNode;
+pub use join_node::{IntervalJoinNode, RegularJoinNode};
 pub use late::LATE_COLUMNS;
 #[cfg(test)]
 pub(crate) use late::late_columns as late_fields;

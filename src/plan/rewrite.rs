@@ -32,11 +32,12 @@ use super::lower::checked_arithmetic;
 use super::text;
 use crate::error::{Error, code};
 
-/// Resolves grouping functions and coerces types.
+/// Puts UNNEST on the rows that it is of, resolves grouping functions and coerces types.
 ///
 /// # Errors
 /// Types that do not go together.
 pub(super) fn analyze(session: &Session, plan: LogicalPlan) -> Result<LogicalPlan, Error> {
+    let plan = super::unnest::flatten(plan).map_err(from_datafusion)?;
     Analyzer::new().execute_and_check(plan, &session.config, |_, _| {}).map_err(from_datafusion)
 }
 

@@ -8,7 +8,7 @@ use chrono_tz::Tz;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
 
-use super::{IntervalJoinNode, Lint, OverNode};
+use super::{IntervalJoinNode, Lint, OverNode, RegularJoinNode};
 use crate::catalog::{NullTime, Table};
 use crate::stream::TimeUnit;
 
@@ -121,12 +121,18 @@ pub enum Operation {
     WindowRows(WindowRowsNode),
     /// Aggregates per window and key.
     WindowAggregate(Box<WindowAggregateNode>),
-    /// Joins rows of the same window. Two inputs.
+    /// Aggregates the rows of a changelog per key.
+    GroupChanges(Box<GroupChangesNode>),
+    /// Joins rows of the same window, or all rows of bounded inputs. Two inputs.
     WindowJoin(Box<WindowJoinNode>),
+    /// Joins all rows, whenever they come. Two inputs.
+    RegularJoin(Box<RegularJoinNode>),
     /// Joins rows whose times are not far apart. Two inputs.
     IntervalJoin(Box<IntervalJoinNode>),
     /// Values of each row over the rows around it.
     Over(Box<OverNode>),
+    /// The items of an array as rows.
+    Unnest(UnnestNode),
     /// All rows of all inputs; the schemas are equal but for names.
     Union,
     /// Moves rows to other subtasks.
@@ -396,7 +402,17 @@ pub enum AggregatePhase {
     Final,
 }
 
-/// Joins the rows of two inputs that are in the same window, when it closes.
+/// See [`Operation::GroupChanges`]. Output columns: the keys, then the aggregates.
+#[derive(Debug, Clone)]
+pub struct GroupChangesNode {
+    /// Group keys; none: all rows are one group.
+    pub keys: Vec<usize>,
+    /// What to compute.
+    pub aggregates: Vec<AggregateCall>,
+}
+
+/// Joins the rows of two inputs that are in the same window, when it closes; without windows all rows of
+/// bounded inputs, at their end.
 ///
 /// Output columns: those of the first input, then, but for `Semi` and `Anti`, those of the second.
 #[derive(Debug, Clone)]
@@ -404,7 +420,7 @@ pub struct WindowJoinNode {
     /// Which rows come out.
     pub kind: JoinKind,
     /// Each input's columns of `window_start` and `window_end`.
-    pub windows: [WindowBounds; 2],
+    pub windows: Option<[WindowBounds; 2]>,
     /// The time attributes' step.
     pub unit: TimeUnit,
     /// The zone whose wall clock the windows were cut by.
@@ -462,6 +478,15 @@ impl JoinKind {
     pub fn gives_pairs(self) -> bool {
         !matches!(self, Self::Semi | Self::Anti)
     }
+}
+
+/// See [`Operation::Unnest`]. Output: the input's columns, then the item.
+#[derive(Debug, Clone, Copy)]
+pub struct UnnestNode {
+    /// The column of the array.
+    pub column: usize,
+    /// A row whose array has no items comes once, with NULL.
+    pub keeps_empty: bool,
 }
 
 /// How rows are spread over the subtasks of the next node.

@@ -98,10 +98,10 @@ impl Outputs {
             let pick = |row: &u32| *row as usize;
             sender.send(StreamElement::Batch(StreamBatch {
                 rows,
-                kinds: batch.kinds.as_ref().map(|kinds| {
-                    let kinds = part.values().iter().map(|row| kinds.values()[pick(row)]);
-                    RowKinds::new(kinds.collect::<Vec<RowKind>>())
-                }),
+                kinds: batch
+                    .kinds
+                    .as_ref()
+                    .map(|kinds| RowKinds::new(kinds_of(kinds.values(), part.values()))),
                 running: batch.running.as_ref().map(|running| {
                     let values = part.values().iter().map(|row| running.values()[pick(row)]);
                     RunningWatermark::new(values.collect::<Vec<i64>>())
@@ -118,6 +118,16 @@ impl Outputs {
         self.marker_state ^= self.marker_state << 17;
         self.marker_state
     }
+}
+
+/// The kinds of some rows, ascending: where the halves of an update part, one deletes, one inserts.
+fn kinds_of(kinds: &[RowKind], rows: &[u32]) -> Vec<RowKind> {
+    let kind = |(place, row): (usize, &u32)| match kinds[*row as usize] {
+        RowKind::UpdateBefore if rows.get(place + 1) != Some(&(row + 1)) => RowKind::Delete,
+        RowKind::UpdateAfter if place == 0 || rows[place - 1] + 1 != *row => RowKind::Insert,
+        kind => kind,
+    };
+    rows.iter().enumerate().map(kind).collect()
 }
 
 /// Fixed, so that a key always goes to the same subtask.
@@ -139,5 +149,19 @@ fn normalised(column: &arrow::array::ArrayRef) -> arrow::array::ArrayRef {
             std::sync::Arc::new(array)
         }
         _ => std::sync::Arc::clone(column),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_of_an_update_that_part_delete_and_insert() {
+        use RowKind::{Delete, Insert, UpdateAfter, UpdateBefore};
+        let kinds = [Insert, UpdateBefore, UpdateAfter, UpdateBefore, UpdateAfter, Delete];
+        assert_eq!(kinds_of(&kinds, &[0, 1, 2, 3, 5]), [Insert, UpdateBefore, UpdateAfter, Delete, Delete]);
+        assert_eq!(kinds_of(&kinds, &[4]), [Insert]);
+        assert_eq!(kinds_of(&kinds, &[2, 3, 4]), [Insert, UpdateBefore, UpdateAfter]);
     }
 }

@@ -251,8 +251,14 @@ impl Builder<'_> {
             }
             Operation::Exchange(distribution) => self.exchange(&node, distribution),
             Operation::WindowAggregate(aggregate) => self.window_aggregate(id, &node, aggregate),
-            Operation::WindowJoin(_) | Operation::IntervalJoin(_) => self.join(id, &node),
-            Operation::Calc(_) | Operation::WindowRows(_) | Operation::Over(_) => {
+            Operation::WindowJoin(_) | Operation::IntervalJoin(_) | Operation::RegularJoin(_) => {
+                self.join(id, &node)
+            }
+            Operation::Calc(_)
+            | Operation::WindowRows(_)
+            | Operation::Over(_)
+            | Operation::Unnest(_)
+            | Operation::GroupChanges(_) => {
                 let mut stage = self.stage(self.input_of(&node)?)?;
                 self.chain(&mut stage, id, &node)?;
                 Ok(stage)

@@ -9,6 +9,7 @@ use arrow::compute::take_record_batch;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 
+use super::padding::side_by_side;
 use crate::error::Error;
 use crate::operator::evaluate::{arrow_failure, evaluate_condition};
 use crate::operator::keys::{KeyFormat, KeyNumbers};
@@ -293,7 +294,8 @@ impl IntervalJoin {
             }
         }
         for rows in rows.chunks(BATCH_ROWS) {
-            let given = self.rows(rows)?;
+            let stores = [&self.sides[0].store, &self.sides[1].store];
+            let given = side_by_side(stores, rows, self.kind, &self.schema)?;
             let running = Some(RunningWatermark::constant(Watermark(self.given), given.num_rows()));
             out.batch(StreamBatch { rows: given, kinds: None, running, arrived });
         }
@@ -321,36 +323,6 @@ impl IntervalJoin {
             .map_err(|error| Error::internal("IntervalJoin", error))?;
         let met: BooleanArray = evaluate_condition(condition, &pairs)?;
         Ok(met.values().iter().collect())
-    }
-
-    fn rows(&self, rows: &[[Option<u32>; 2]]) -> Result<RecordBatch, Error> {
-        let mut columns = Vec::with_capacity(self.schema.fields().len());
-        let inputs = if self.kind.gives_pairs() { 2 } else { 1 };
-        for (input, side) in self.sides.iter().enumerate().take(inputs) {
-            let present: Vec<u32> = rows.iter().filter_map(|row| row[input]).collect();
-            let gathered = side.store.gather(&present)?;
-            if present.len() == rows.len() {
-                columns.extend_from_slice(gathered.columns());
-                continue;
-            }
-            let mut next = 0;
-            let places: UInt32Array = rows
-                .iter()
-                .map(|row| {
-                    row[input].map(|_| {
-                        next += 1;
-                        next - 1
-                    })
-                })
-                .collect();
-            for column in gathered.columns() {
-                let padded = arrow::compute::take(column, &places, None);
-                columns.push(padded.map_err(|error| arrow_failure(&error))?);
-            }
-        }
-        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
-        RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
-            .map_err(|error| Error::internal("IntervalJoin", error))
     }
 }
 

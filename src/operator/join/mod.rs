@@ -7,7 +7,12 @@ mod interval;
 #[cfg(test)]
 mod interval_tests;
 mod matching;
+mod padding;
+mod regular;
+#[cfg(test)]
+mod regular_tests;
 mod window;
 
 pub(super) use interval::IntervalJoin;
+pub(super) use regular::RegularJoin;
 pub(super) use window::WindowJoin;

@@ -18,16 +18,16 @@ use crate::operator::{BATCH_ROWS, Operator, Output, StateSize};
 use crate::plan::{JoinKind, WindowBounds, WindowJoinNode};
 use crate::stream::{StreamBatch, Watermark, event_times};
 
-/// Joins the rows of each window when it closes.
+/// Joins the rows of each window when it closes; without windows all rows at the end.
 ///
-/// Wakes on: watermarks. State: the rows of open windows; a window's are dropped together. Order: by
+/// Wakes on: watermarks, the end. State: the rows of open windows; a window's are dropped together. Order: by
 /// window; in it pairs as the rows of the first input came, then what has no pair. A row is late if
 /// the running watermark had closed its window; late rows are nobody's partner and never padded.
 ///
 /// Source: Flink's window join.
 pub(in crate::operator) struct WindowJoin {
     kind: JoinKind,
-    windows: [WindowBounds; 2],
+    windows: Option<[WindowBounds; 2]>,
     matcher: Matcher,
     assigner: WindowAssigner,
     inputs: [SchemaRef; 2],
@@ -74,7 +74,11 @@ impl WindowJoin {
         if batch.kinds.is_some() {
             return Err(Error::internal("WindowJoin", "the input is no stream of inserts"));
         }
-        let WindowBounds { start, end } = self.windows[input];
+        let Some(windows) = self.windows else {
+            let rows = (0..batch.num_rows() as u32).collect();
+            return self.keep(input, &batch, vec![((i64::MAX, 0), rows)], out);
+        };
+        let WindowBounds { start, end } = windows[input];
         let (starts, no_start) = event_times(batch.rows.column(start))?;
         let (ends, no_end) = event_times(batch.rows.column(end))?;
         // The rows of each window; a batch has few, and rows of one mostly follow each other.
@@ -110,6 +114,17 @@ impl WindowJoin {
         if let Some(late) = &self.late {
             late[input].give(&batch, &rejected, out)?;
         }
+        self.keep(input, &batch, parts, out)
+    }
+
+    /// Keeps the rows of each window.
+    fn keep(
+        &mut self,
+        input: usize,
+        batch: &StreamBatch,
+        parts: Vec<((i64, i64), Vec<u32>)>,
+        out: &mut Output,
+    ) -> Result<(), Error> {
         for (window, rows) in parts {
             out.counts.held += rows.len() as u64;
             let rows = match rows.len() == batch.num_rows() {
@@ -195,7 +210,7 @@ impl Operator for WindowJoin {
     }
 
     fn process_watermark(&mut self, watermark: Watermark, out: &mut Output) -> Result<(), Error> {
-        while let Some(first) = self.open.first_entry() {
+        while let Some(first) = self.open.first_entry().filter(|_| self.windows.is_some()) {
             if self.assigner.close(first.key().0) > watermark.0 {
                 break;
             }
@@ -204,6 +219,13 @@ impl Operator for WindowJoin {
         }
         self.watermark = watermark.0;
         out.watermark(watermark);
+        Ok(())
+    }
+
+    fn finish(&mut self, out: &mut Output) -> Result<(), Error> {
+        while let Some((_, window)) = self.open.pop_first() {
+            self.close(window, out)?;
+        }
         Ok(())
     }
 
@@ -266,7 +288,7 @@ mod tests {
         let fields = |nullable: bool| Arc::new(Schema::new([side(nullable), side(nullable)].concat()));
         let node = WindowJoinNode {
             kind,
-            windows: [WindowBounds { start: 0, end: 1 }; 2],
+            windows: Some([WindowBounds { start: 0, end: 1 }; 2]),
             unit: TimeUnit::Millisecond,
             zone: None,
             keys: [vec![2], vec![2]],

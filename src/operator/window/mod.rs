@@ -54,7 +54,7 @@ use slices::Slices;
 use table::{Results, Sealed, Table, merge};
 
 pub(super) use assigner::{Assigner as WindowAssigner, Kind as AssignerKind};
-pub(super) use live::{Count, Exact, Kernel};
+pub(super) use live::{Count, Exact, Kernel, changed, give_changes};
 pub(super) use results::timestamps;
 pub(super) use session::SessionRows;
 

@@ -59,7 +59,7 @@ pub(super) fn bind_emission(session: &Arc<Session>, block: &BlockClauses) -> Res
             Some((us, Some(*span)))
         }
     };
-    Ok((emit.is_some() || lateness.is_some()).then_some(Emission { emit, lateness }))
+    Ok((emit.is_some() || lateness.is_some()).then_some(Emission { emit, lateness, is_implied: false }))
 }
 
 fn bind_interval(session: &Arc<Session>, expr: &Expr, what: &str, clause: Span) -> Result<i64, Error> {

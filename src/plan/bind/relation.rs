@@ -104,7 +104,10 @@ impl RelationPlanner for StreamRelations {
                 None => Ok(RelationPlanning::Original(Box::new(relation))),
             },
             TableFactor::MatchRecognize { .. } => Err(unsupported("MATCH_RECOGNIZE", span)),
-            TableFactor::UNNEST { .. } => Err(unsupported("UNNEST", span)),
+            TableFactor::UNNEST { with_offset: false, with_ordinality: false, .. } => {
+                Ok(RelationPlanning::Original(Box::new(relation)))
+            }
+            TableFactor::UNNEST { .. } => Err(unsupported("UNNEST with ordinality", span)),
             TableFactor::Pivot { .. } => Err(unsupported("PIVOT", span)),
             TableFactor::Unpivot { .. } => Err(unsupported("UNPIVOT", span)),
             TableFactor::NestedJoin { .. } => Ok(RelationPlanning::Original(Box::new(relation))),

@@ -121,7 +121,10 @@ fn frequent_value<'k>(
             Operation::Exchange(_) | Operation::TemporalSort(_) | Operation::Limit(_) => {}
             Operation::Values(_)
             | Operation::WindowAggregate(_)
+            | Operation::GroupChanges(_)
             | Operation::WindowJoin(_)
+            | Operation::RegularJoin(_)
+            | Operation::Unnest(_)
             | Operation::IntervalJoin(_)
             | Operation::Over(_)
             | Operation::Union

@@ -56,9 +56,14 @@ impl Lowering<'_> {
         input: Lowered,
         above: Above,
     ) -> Result<Lowered, Error> {
-        self.refuse_changes(input.node, "GROUP BY")?;
         match self.grouped_window(grouping, aggregate.input.schema(), &input)? {
-            Some(grouped) => self.windowed(aggregate, grouping, &grouped, input, above),
+            Some(grouped) => {
+                self.refuse_changes(input.node, "GROUP BY of a window")?;
+                self.windowed(aggregate, grouping, &grouped, input, above)
+            }
+            None if self.plan.nodes[input.node].properties.updating => {
+                self.group_changes(aggregate, grouping, input, above)
+            }
             None => self.unwindowed(aggregate, grouping, input, above),
         }
     }
@@ -208,11 +213,14 @@ impl Lowering<'_> {
         above: Above,
     ) -> Result<Lowered, Error> {
         let bounded = self.plan.nodes[input.node].properties.bounded;
-        let emission = self.emission(above);
-        self.check_unwindowed_emission(emission.as_deref(), bounded)?;
+        let mut emission = self.emission(above);
         if !bounded && emission.is_none() {
-            return Err(unbounded(input.pending.is_some()).at(self.places.aggregate));
+            if input.pending.is_some() {
+                return Err(without_bounds().at(self.places.aggregate));
+            }
+            emission = Some(Arc::new(Emission::implied(self.places.aggregate)));
         }
+        self.check_unwindowed_emission(emission.as_deref(), bounded)?;
         let mut input = self.materialize(input);
         let keys: Vec<usize> = (0..grouping.exprs.len()).collect();
         let key_columns = self.key_columns(&keys, grouping, aggregate.input.schema(), &mut input)?;
@@ -238,7 +246,7 @@ impl Lowering<'_> {
     }
 
     /// The columns of the keys; expressions are computed below the aggregation.
-    fn key_columns(
+    pub(super) fn key_columns(
         &mut self,
         keys: &[usize],
         grouping: &Grouping,
@@ -395,6 +403,10 @@ impl Lowering<'_> {
             });
         }
         self.check_emitted_calls(emission.as_deref(), &aggregates)?;
+        // A group without aggregates is given once and never changes.
+        let is_final = aggregates.is_empty()
+            && bounds == 0
+            && emission.as_ref().is_some_and(|emission| matches!(emission.mode(), EmitMode::Changes { .. }));
         let given = self.stream(input.node);
         let identified =
             sets.is_none().then(|| (0..bounds.min(2)).chain(bounds..bounds + keys.len()).collect());
@@ -419,7 +431,9 @@ impl Lowering<'_> {
             std::mem::take(roles),
             stream,
         );
-        if let Some(emission) = emission.filter(|emission| emission.is_updating()) {
+        if is_final {
+            self.plan.nodes[node].properties.updating = false;
+        } else if let Some(emission) = emission.filter(|emission| emission.is_updating()) {
             self.note_emission(node, &emission);
         }
         if bounds > 0 && self.late.is_open() {
@@ -520,18 +534,15 @@ fn check_sets(grouping: &Grouping, parts: &[Option<Part>]) -> Result<(), Error> 
         .hint("Write GROUP BY window_start, window_end, GROUPING SETS (…)."))
 }
 
-fn unbounded(over_window: bool) -> Error {
-    let error = Error::plan(
+fn without_bounds() -> Error {
+    Error::plan(
         code::UNBOUNDED_AGGREGATE,
-        "unbounded aggregate: the input never ends, so its groups would grow without bound and never be final",
-    );
-    if over_window {
-        return error.hint("Add window_start and window_end to GROUP BY.");
-    }
-    error.hint("Group by a window: FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end. Or ask for each change: EMIT CHANGES.")
+        "unbounded aggregate: rows have windows, but the groups are over all of them and never final",
+    )
+    .hint("Add window_start and window_end to GROUP BY.")
 }
 
 /// What EXPLAIN calls a computed column.
-fn display_name(expr: &Expr) -> String {
+pub(super) fn display_name(expr: &Expr) -> String {
     crate::plan::text::logical(expr).replace("count(1)", "count(*)")
 }

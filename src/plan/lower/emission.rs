@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use super::regular_join::UNTIMED;
 use super::{Above, Lowered, Lowering};
 use crate::error::{Error, Span, code};
-use crate::plan::emit::{Emission, EmitNode};
+use crate::plan::emit::{Emission, EmitNode, UNWINDOWED};
 use crate::plan::{AggregateCall, EmitMode, NodeId, Operation, WindowKind};
 
 /// The clauses of all blocks, and the aggregations that they changed.
@@ -113,11 +114,11 @@ impl Lowering<'_> {
             .at(span)
             .hint("Say how often: EMIT COMPLETE EVERY INTERVAL '10' SECOND.")),
             Some((mode, _)) if !bounded => {
-                let warning = format!(
-                    "{} without a window keeps a group for each key as long as the query runs",
-                    mode.clause()
-                );
-                self.plan.warnings.push(warning);
+                let clause = match emission.is_implied {
+                    true => UNWINDOWED.to_owned(),
+                    false => format!("{} without a window", mode.clause()),
+                };
+                self.warn(format!("{clause} keeps a group for each key as long as the query runs"));
                 Ok(())
             }
             Some(_) | None => Ok(()),
@@ -156,6 +157,11 @@ impl Lowering<'_> {
         }
     }
 
+    /// Notes that the rows of a node change, and what makes them.
+    pub(super) fn note_changes(&mut self, node: NodeId, what: &'static str, span: Option<Span>) {
+        self.emissions.changing.push((node, what, span));
+    }
+
     /// The clause that makes the rows of a node change.
     pub(super) fn changing_clause(&self, node: NodeId) -> Option<(&'static str, Option<Span>)> {
         if !self.plan.nodes[node].properties.updating {
@@ -179,6 +185,8 @@ impl Lowering<'_> {
             "ALLOW LATENESS" => error.hint(
                 "Leave ALLOW LATENESS out, and give the watermark a longer delay: the block then gives final results only.",
             ),
+            UNWINDOWED => error.hint("Group by a window: its results are final."),
+            UNTIMED => error.hint("Bound how far the times are apart: the results are final then."),
             _ => error.hint(format!(
                 "Leave {clause} out: the block then gives final results only."
             )),

@@ -158,7 +158,7 @@ impl Lowering<'_> {
         }));
         let (bounded, watermark) = self.both(&inputs);
         if !bounded && (interval.lower_us.is_none() || interval.upper_us.is_none()) {
-            self.plan.warnings.push(
+            self.warn(
                 "a join that bounds its times on one side only keeps rows of one input as long as the query runs"
                     .to_owned(),
             );

@@ -37,8 +37,8 @@ impl Lowering<'_> {
         let first = self.lower(&join.left, below)?;
         let second = self.lower(&join.right, below)?;
         let inputs = [self.materialize(first), self.materialize(second)];
-        for input in &inputs {
-            self.refuse_changes(input.node, "JOIN")?;
+        if inputs.iter().any(|input| self.plan.nodes[input.node].properties.updating) {
+            return self.regular_join(join, kind, inputs, above);
         }
         if let Some(common) = self.common_windows(join, &inputs)? {
             return self.window_join(join, kind, &common, inputs, above);
@@ -47,10 +47,7 @@ impl Lowering<'_> {
         if let Some(interval) = self.interval(join, &inputs).filter(|_| has_time) {
             return self.interval_join(join, kind, &interval, inputs, above);
         }
-        Err(match kind.gives_pairs() {
-            true => unsupported("a join").at(self.places.join),
-            false => unsupported("a subquery in an expression").at(self.places.subquery),
-        })
+        self.regular_join(join, kind, inputs, above)
     }
 
     /// Whether both inputs end, and whether both have watermarks.
@@ -175,7 +172,7 @@ impl Lowering<'_> {
         let spec = common.windows[0].spec;
         let operation = Operation::WindowJoin(Box::new(WindowJoinNode {
             kind,
-            windows,
+            windows: Some(windows),
             unit: spec.unit,
             zone: spec.zone,
             keys,

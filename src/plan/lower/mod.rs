@@ -12,6 +12,7 @@ mod dependence;
 mod emission;
 mod expression;
 mod first_rows;
+mod group_changes;
 mod grouping;
 mod interval_join;
 mod join;
@@ -19,9 +20,11 @@ mod late;
 mod not_null;
 mod order;
 mod over;
+mod regular_join;
 mod relation;
 mod sink;
 mod source;
+mod unnest;
 mod window;
 
 use std::sync::Arc;
@@ -230,7 +233,7 @@ impl Lowering<'_> {
             LogicalPlan::Join(join) => self.join(join, above),
             LogicalPlan::Window(window) => self.over(window, above),
             LogicalPlan::Subquery(_) => Err(unsupported("a subquery").at(self.places.subquery)),
-            LogicalPlan::Unnest(_) => Err(unsupported("UNNEST").at(self.places.unnest)),
+            LogicalPlan::Unnest(unnest) => self.unnest(unnest, above),
             LogicalPlan::RecursiveQuery(_) => Err(unsupported("WITH RECURSIVE")),
             LogicalPlan::Distinct(_) => Err(unsupported("DISTINCT ON").at(self.places.distinct)),
             LogicalPlan::Repartition(_)
@@ -262,6 +265,8 @@ impl Lowering<'_> {
             .collect();
         let changes = match &operation {
             Operation::WindowAggregate(aggregate) => aggregate.is_updating(),
+            // A row without partner may find one.
+            Operation::RegularJoin(join) => join.kind.keeps_first() || join.kind.keeps_second(),
             _ => false,
         };
         let updating = changes || inputs.iter().any(|input| self.plan.nodes[*input].properties.updating);

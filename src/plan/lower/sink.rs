@@ -6,10 +6,12 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion_expr::LogicalPlan;
 
 use super::not_null::NotNull;
+use super::regular_join::UNTIMED;
 use super::{Above, Lowering};
 use crate::catalog::Table;
 use crate::error::{Error, Span, code};
 use crate::plan::bind::is_writable;
+use crate::plan::emit::UNWINDOWED;
 use crate::plan::{ExprRef, NodeId, Operation, SinkNode, SinkTarget};
 
 /// Where the rows of a query go.
@@ -84,7 +86,17 @@ fn takes_no_changes(table: &Table, clause: &str) -> Error {
         "the query block with {clause} changes rows that it has given, \"{}\" ({}) takes only new ones",
         table.name, table.connector
     );
-    Error::plan(code::SINK_CHANGELOG, message).hint(format!(
+    let error = Error::plan(code::SINK_CHANGELOG, message);
+    if clause == UNWINDOWED {
+        return error.hint(
+            "Group by a window, whose results are final, or write changes: to 'format' = 'changelog-json'.",
+        );
+    }
+    if clause == UNTIMED {
+        return error
+            .hint("Bound how far the times are apart, or write changes: to 'format' = 'changelog-json'.");
+    }
+    error.hint(format!(
         "Leave {clause} out, so that windows give final results only, or write changes: to 'format' = 'changelog-json'."
     ))
 }

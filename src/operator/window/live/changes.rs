@@ -176,7 +176,7 @@ impl Rows {
 }
 
 /// Gives a batch in pieces that are not huge, and cut between updates.
-pub(in crate::operator::window) fn give(batch: &StreamBatch, out: &mut Output) {
+pub(in crate::operator) fn give(batch: &StreamBatch, out: &mut Output) {
     let rows = batch.num_rows();
     let mut from = 0;
     while from < rows {
@@ -192,7 +192,7 @@ pub(in crate::operator::window) fn give(batch: &StreamBatch, out: &mut Output) {
 }
 
 /// Which rows are not the same in both. The columns are of equal types, their NULLs equal.
-pub(in crate::operator::window) fn changed(
+pub(in crate::operator) fn changed(
     before: &[ArrayRef],
     after: &[ArrayRef],
     rows: usize,

@@ -22,6 +22,7 @@ pub(super) mod rounds;
 mod typed;
 mod window;
 
+pub(in crate::operator) use changes::{changed, give as give_changes};
 pub(in crate::operator) use typed::{Count, Exact, Kernel};
 
 use std::cmp::Reverse;

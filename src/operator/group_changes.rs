@@ -1,0 +1,364 @@
+//! Aggregation of a changelog.
+
+use std::time::Instant;
+
+use arrow::array::{ArrayRef, UInt32Array};
+use arrow::compute::take;
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+
+use super::aggregate::{Aggregate, Step};
+use super::evaluate::{arrow_failure, one_nan_and_zero};
+use super::keys::{KeyFormat, KeyNumbers};
+use super::window::{changed, give_changes};
+use super::{Operator, Output, StateSize};
+use crate::error::Error;
+use crate::plan::GroupChangesNode;
+use crate::stream::{RowKind, RowKinds, StreamBatch};
+
+/// Aggregates per key over rows that come, change and go.
+///
+/// Wakes on: batches; without keys the end, if there was no row. State: the groups that have rows. Order:
+/// each change as its row comes; an update whose forms are of one group is one change. A group whose last
+/// row goes is deleted; the group of all rows, which has no key, stays. Watermark: forwarded unchanged.
+pub(super) struct GroupChanges {
+    keys: Vec<usize>,
+    format: KeyFormat,
+    numbers: KeyNumbers,
+    aggregates: Vec<Aggregate>,
+    /// Rows of each group.
+    rows: Vec<u64>,
+    schema: SchemaRef,
+    input: SchemaRef,
+    /// The group without a key has been given.
+    is_given: bool,
+    arrived: Option<Instant>,
+}
+
+/// What a row, or both forms of one, do to a group.
+struct Transition {
+    /// A row with the group's key.
+    row: u32,
+    before: bool,
+    after: bool,
+}
+
+impl GroupChanges {
+    pub(super) fn try_new(
+        node: &GroupChangesNode,
+        schema: &SchemaRef,
+        input: &SchemaRef,
+    ) -> Result<Self, Error> {
+        let aggregates = node.aggregates.iter().map(|call| Aggregate::try_new(call, input, true));
+        Ok(Self {
+            keys: node.keys.clone(),
+            format: KeyFormat::try_new(&node.keys, input)?,
+            numbers: KeyNumbers::default(),
+            aggregates: aggregates.collect::<Result<_, _>>()?,
+            rows: Vec::new(),
+            schema: schema.clone(),
+            input: input.clone(),
+            is_given: false,
+            arrived: None,
+        })
+    }
+
+    /// The steps of a batch's rows, each transition between two values, and what becomes of the groups.
+    fn transitions(&mut self, batch: &StreamBatch) -> Result<(Vec<Step>, Vec<Transition>), Error> {
+        let keys = self.format.rows(&batch.rows)?;
+        let kinds = batch.kinds.as_ref().map(|kinds| kinds.values());
+        let (mut steps, mut transitions) = (Vec::new(), Vec::new());
+        let has_key = !self.keys.is_empty();
+        let mut row = 0;
+        while row < batch.num_rows() {
+            let group = self.numbers.number(&keys, row);
+            self.rows.resize(self.numbers.bound().max(self.rows.len()), 0);
+            let kind = kinds.map_or(RowKind::Insert, |kinds| kinds[row]);
+            // Both forms of a row that stays in its group are one step.
+            let in_place = kind == RowKind::UpdateBefore && self.numbers.number(&keys, row + 1) == group;
+            let count = self.rows[group as usize];
+            let before = if has_key { count > 0 } else { self.is_given };
+            steps.push(Step::Give { group });
+            let last = row as u32 + u32::from(in_place);
+            match kind {
+                RowKind::Insert | RowKind::UpdateAfter => {
+                    steps.push(Step::Add { group, row: last });
+                    self.rows[group as usize] += 1;
+                }
+                RowKind::UpdateBefore | RowKind::Delete => {
+                    steps.push(Step::Remove { group, row: row as u32 });
+                    if in_place {
+                        steps.push(Step::Add { group, row: last });
+                    } else {
+                        self.rows[group as usize] = count
+                            .checked_sub(1)
+                            .ok_or_else(|| Error::internal("GroupAggregate", "a row goes that never came"))?;
+                    }
+                }
+            }
+            steps.push(Step::Give { group });
+            let after = !has_key || self.rows[group as usize] > 0;
+            self.is_given = true;
+            if !after {
+                steps.push(Step::Clear { group });
+                self.numbers.release(group);
+            }
+            transitions.push(Transition { row: last, before, after });
+            row = last as usize + 1;
+        }
+        Ok((steps, transitions))
+    }
+
+    fn process(&mut self, batch: &StreamBatch, out: &mut Output) -> Result<(), Error> {
+        let (steps, transitions) = self.transitions(batch)?;
+        let groups = self.rows.len();
+        let values = self.aggregates.iter_mut().map(|aggregate| aggregate.run(&steps, &batch.rows, groups));
+        let values = values.collect::<Result<Vec<ArrayRef>, Error>>()?;
+        let count = transitions.len() as u32;
+        let places = |from: u32| UInt32Array::from_iter_values((0..count).map(|index| 2 * index + from));
+        let picked = |from: u32| -> Result<Vec<ArrayRef>, Error> {
+            let places = places(from);
+            let pick = |column: &ArrayRef| take(column, &places, None).map_err(|error| arrow_failure(&error));
+            values.iter().map(pick).collect()
+        };
+        let has_changed = changed(&picked(0)?, &picked(1)?, transitions.len())?;
+        let (mut kinds, mut rows, mut places) = (Vec::new(), Vec::new(), Vec::new());
+        let mut push = |kind: RowKind, row: u32, place: usize| {
+            kinds.push(kind);
+            rows.push(row);
+            places.push(place as u32);
+        };
+        for (index, one) in transitions.iter().enumerate() {
+            let (before, after) = (2 * index, 2 * index + 1);
+            match (one.before, one.after) {
+                (false, true) => push(RowKind::Insert, one.row, after),
+                (true, false) => push(RowKind::Delete, one.row, before),
+                (true, true) if has_changed[index] => {
+                    push(RowKind::UpdateBefore, one.row, before);
+                    push(RowKind::UpdateAfter, one.row, after);
+                }
+                (true, true) | (false, false) => {}
+            }
+        }
+        if kinds.is_empty() {
+            return Ok(());
+        }
+        let (rows, places) = (UInt32Array::from(rows), UInt32Array::from(places));
+        let pick = |column: &ArrayRef, places: &UInt32Array| {
+            take(column, places, None).map_err(|error| arrow_failure(&error))
+        };
+        let mut columns = Vec::with_capacity(self.schema.fields().len());
+        for key in &self.keys {
+            columns.push(pick(&one_nan_and_zero(batch.rows.column(*key).clone()), &rows)?);
+        }
+        for values in &values {
+            columns.push(pick(values, &places)?);
+        }
+        self.give(columns, kinds, batch.arrived, out)
+    }
+
+    fn give(
+        &self,
+        columns: Vec<ArrayRef>,
+        kinds: Vec<RowKind>,
+        arrived: Instant,
+        out: &mut Output,
+    ) -> Result<(), Error> {
+        let options = RecordBatchOptions::new().with_row_count(Some(kinds.len()));
+        let rows = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
+            .map_err(|error| Error::internal("GroupAggregate", error))?;
+        let kinds = kinds.iter().any(|kind| *kind != RowKind::Insert).then(|| RowKinds::new(kinds));
+        give_changes(&StreamBatch { rows, kinds, running: None, arrived }, out);
+        Ok(())
+    }
+}
+
+impl Operator for GroupChanges {
+    fn name(&self) -> &'static str {
+        "GroupAggregate"
+    }
+
+    fn process_batch(&mut self, batch: StreamBatch, out: &mut Output) -> Result<(), Error> {
+        out.counts.used += batch.num_rows() as u64;
+        self.arrived = self.arrived.max(Some(batch.arrived));
+        self.process(&batch, out)
+    }
+
+    fn finish(&mut self, out: &mut Output) -> Result<(), Error> {
+        if self.is_given || !self.keys.is_empty() {
+            return Ok(());
+        }
+        // What SQL says of nothing.
+        self.is_given = true;
+        let nothing = RecordBatch::new_empty(self.input.clone());
+        let give = [Step::Give { group: 0 }];
+        let values = self.aggregates.iter_mut().map(|aggregate| aggregate.run(&give, &nothing, 1));
+        let values = values.collect::<Result<Vec<_>, _>>()?;
+        // Without a row there is no arrival to measure latency from; now is one.
+        let arrived = self.arrived.unwrap_or_else(Instant::now);
+        self.give(values, vec![RowKind::Insert], arrived, out)
+    }
+
+    fn state(&self) -> StateSize {
+        let aggregates: usize = self.aggregates.iter().map(Aggregate::size).sum();
+        let bytes = aggregates + self.numbers.size() + self.rows.capacity() * size_of::<u64>();
+        StateSize { windows: 0, rows: self.numbers.len(), bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use arrow::datatypes::{DataType, Field, Schema};
+    use datafusion_functions_aggregate::count::count_udaf;
+    use datafusion_functions_aggregate::min_max::max_udaf;
+    use datafusion_physical_expr::aggregate::AggregateExprBuilder;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::operator::create;
+    use crate::operator::testing::{Row, column, input, lines, plan_node, record_batch};
+    use crate::plan::{AggregateCall, Operation};
+    use crate::stream::StreamElement;
+
+    fn group(keys: Vec<usize>) -> Box<dyn Operator> {
+        let call = |function: Arc<datafusion_expr::AggregateUDF>, distinct: bool| {
+            let mut builder = AggregateExprBuilder::new(function, vec![column(2)]).schema(input()).alias("a");
+            if distinct {
+                builder = builder.distinct();
+            }
+            let function = Arc::new(builder.build().unwrap());
+            AggregateCall { function, filter: None, order_sensitive: false, inexact: false }
+        };
+        let aggregates = vec![call(count_udaf(), false), call(max_udaf(), false), call(count_udaf(), true)];
+        let mut fields: Vec<Field> = keys.iter().map(|key| input().field(*key).clone()).collect();
+        fields.extend(["c", "m", "d"].map(|name| Field::new(name, DataType::Int64, true)));
+        let node = Operation::GroupChanges(Box::new(GroupChangesNode { keys, aggregates }));
+        create(&plan_node(node, Arc::new(Schema::new(fields))), &input()).unwrap()
+    }
+
+    type Change = (RowKind, &'static str, i64);
+
+    fn run(operator: &mut dyn Operator, changes: &[Change], cuts: &[usize]) -> Vec<(RowKind, String)> {
+        let mut out = Output::default();
+        let (mut from, mut given) = (0, Vec::new());
+        for to in cuts.iter().copied().chain([changes.len()]) {
+            let part = &changes[from..to];
+            let rows: Vec<Row> =
+                part.iter().map(|(_, key, value)| (None, Some(*key), Some(*value))).collect();
+            let mut batch = StreamBatch::inserts(record_batch(&rows), Instant::now());
+            batch.kinds = Some(RowKinds::new(part.iter().map(|change| change.0).collect::<Vec<_>>()));
+            operator.process_batch(batch, &mut out).unwrap();
+            from = to;
+        }
+        operator.finish(&mut out).unwrap();
+        for element in out.drain() {
+            if let StreamElement::Batch(batch) = element {
+                let kinds = batch.kinds.map(|kinds| kinds.values().to_vec());
+                let kinds = kinds.unwrap_or_else(|| vec![RowKind::Insert; batch.rows.num_rows()]);
+                given.extend(kinds.into_iter().zip(lines(&batch.rows)));
+            }
+        }
+        given
+    }
+
+    use RowKind::{Delete, Insert, UpdateAfter, UpdateBefore};
+
+    #[test]
+    fn a_group_comes_changes_and_goes() {
+        let changes = [
+            (Insert, "a", 1),
+            (Insert, "a", 5),
+            (UpdateBefore, "a", 5),
+            (UpdateAfter, "a", 3),
+            (UpdateBefore, "a", 3),
+            (UpdateAfter, "b", 3),
+            (Delete, "a", 1),
+            (Insert, "c", 7),
+            (UpdateBefore, "c", 7),
+            (UpdateAfter, "c", 7),
+        ];
+        let expected = [
+            (Insert, "a,1,1,1"),
+            (UpdateBefore, "a,1,1,1"),
+            (UpdateAfter, "a,2,5,2"),
+            (UpdateBefore, "a,2,5,2"),
+            (UpdateAfter, "a,2,3,2"),
+            (UpdateBefore, "a,2,3,2"),
+            (UpdateAfter, "a,1,1,1"),
+            (Insert, "b,1,3,1"),
+            (Delete, "a,1,1,1"),
+            (Insert, "c,1,7,1"),
+        ];
+        let expected: Vec<_> = expected.iter().map(|(kind, line)| (*kind, (*line).to_owned())).collect();
+        for cuts in [vec![], vec![1, 2, 4, 6, 7, 8], vec![4], vec![7]] {
+            let mut operator = group(vec![1]);
+            assert_eq!(run(operator.as_mut(), &changes, &cuts), expected, "{cuts:?}");
+            assert_eq!(operator.state().rows, 2);
+        }
+    }
+
+    #[test]
+    fn the_group_of_all_rows_stays() {
+        let nothing = run(group(vec![]).as_mut(), &[], &[]);
+        assert_eq!(nothing, [(Insert, "0,NULL,0".to_owned())]);
+        let given = run(group(vec![]).as_mut(), &[(Insert, "a", 2), (Delete, "a", 2)], &[1]);
+        let expected = [(Insert, "1,2,1"), (UpdateBefore, "1,2,1"), (UpdateAfter, "0,NULL,0")];
+        assert_eq!(given, expected.map(|(kind, line)| (kind, line.to_owned())));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: 100,
+            failure_persistence: None,
+            rng_seed: proptest::test_runner::RngSeed::Fixed(20_240_306),
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn what_is_left_is_the_aggregate_of_what_is_left(
+            choices in prop::collection::vec((0usize..3, 0i64..4, any::<bool>(), any::<prop::sample::Index>()), 0..60),
+            cut in 1usize..20,
+        ) {
+            let names = ["a", "b", "c"];
+            let (mut live, mut changes): (Vec<(&str, i64)>, Vec<Change>) = (Vec::new(), Vec::new());
+            for (key, value, goes, which) in &choices {
+                if *goes && !live.is_empty() {
+                    let (key, value) = live.swap_remove(which.index(live.len()));
+                    changes.push((Delete, key, value));
+                } else {
+                    live.push((names[*key], *value));
+                    changes.push((Insert, names[*key], *value));
+                }
+            }
+            let cuts: Vec<usize> = (cut..changes.len()).step_by(cut).collect();
+            let given = run(group(vec![1]).as_mut(), &changes, &cuts);
+            let mut left: Vec<String> = Vec::new();
+            for (kind, line) in given {
+                match kind {
+                    Insert | UpdateAfter => left.push(line),
+                    Delete | UpdateBefore => {
+                        let place = left.iter().position(|known| *known == line);
+                        prop_assert!(place.is_some(), "{line} goes and was not there");
+                        left.remove(place.unwrap());
+                    }
+                }
+            }
+            left.sort();
+            let mut groups: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
+            live.iter().for_each(|(key, value)| groups.entry(*key).or_default().push(*value));
+            let expected: Vec<String> = groups
+                .into_iter()
+                .map(|(key, mut values)| {
+                    let (count, max) = (values.len(), values.iter().max().copied().unwrap());
+                    values.sort_unstable();
+                    values.dedup();
+                    format!("{key},{count},{max},{}", values.len())
+                })
+                .collect();
+            prop_assert_eq!(left, expected);
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! Rows of two inputs, whenever they come.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::array::{Array, BooleanArray, UInt32Array};
+use arrow::compute::take_record_batch;
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+
+use super::padding::side_by_side;
+use crate::error::Error;
+use crate::operator::evaluate::{arrow_failure, evaluate_condition};
+use crate::operator::keys::{KeyFormat, KeyNumbers, KeyRows};
+use crate::operator::store::RowStore;
+use crate::operator::{BATCH_ROWS, Operator, Output, StateSize};
+use crate::plan::{ExprRef, JoinKind, RegularJoinNode};
+use crate::stream::{RowKind, RowKinds, StreamBatch};
+
+/// Joins each row with all that have come of the other input, and takes results away when rows go or a
+/// row without partner finds one.
+///
+/// Wakes on: batches. State: all rows of both inputs that have not gone. Order: as rows come. Watermark:
+/// forwarded; it says nothing of the rows.
+pub(in crate::operator) struct RegularJoin {
+    kind: JoinKind,
+    sides: [Side; 2],
+    null_is_equal: bool,
+    condition: Option<ExprRef>,
+    pair: SchemaRef,
+    schema: SchemaRef,
+    numbers: KeyNumbers,
+    /// Of each key the slots of its rows in both inputs.
+    groups: Vec<[Vec<u32>; 2]>,
+}
+
+struct Side {
+    keys: KeyFormat,
+    key_columns: Vec<usize>,
+    store: RowStore,
+    /// By slot.
+    rows: Vec<Kept>,
+    /// Finds a row that goes; `None`: rows only come.
+    identities: Option<Identities>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Kept {
+    /// How many rows of the other input it is in a pair with.
+    partners: u32,
+    /// Its place in the group.
+    place: u32,
+}
+
+/// Slots of rows that are equal in all columns.
+struct Identities {
+    format: KeyFormat,
+    numbers: KeyNumbers,
+    slots: Vec<Vec<u32>>,
+}
+
+/// The group of rows that nothing is equal to.
+const ALONE: u32 = u32::MAX;
+
+/// A row of a batch with the slot that it has.
+struct Arrival {
+    comes: bool,
+    slot: u32,
+    group: u32,
+}
+
+/// A row of the result: what becomes of it, and its rows of both inputs.
+type Change = (RowKind, [Option<u32>; 2]);
+
+impl RegularJoin {
+    pub(in crate::operator) fn try_new(node: &RegularJoinNode, schema: &SchemaRef) -> Result<Self, Error> {
+        let (first, second) = node.pair.fields().split_at(node.first_width);
+        let side = |input: usize, fields: &[Arc<Field>]| -> Result<Side, Error> {
+            let schema = Arc::new(Schema::new(fields.to_vec()));
+            let all: Vec<usize> = (0..fields.len()).collect();
+            let identities = match node.updating[input] {
+                false => None,
+                true => Some(Identities {
+                    format: KeyFormat::try_new(&all, &schema)?,
+                    numbers: KeyNumbers::default(),
+                    slots: Vec::new(),
+                }),
+            };
+            Ok(Side {
+                keys: KeyFormat::try_new(&node.keys[input], &schema)?,
+                key_columns: node.keys[input].clone(),
+                store: RowStore::new(&schema),
+                rows: Vec::new(),
+                identities,
+            })
+        };
+        Ok(Self {
+            kind: node.kind,
+            sides: [side(0, first)?, side(1, second)?],
+            null_is_equal: node.null_is_equal,
+            condition: node.condition.clone(),
+            pair: Arc::clone(&node.pair),
+            schema: Arc::clone(schema),
+            numbers: KeyNumbers::default(),
+            groups: Vec::new(),
+        })
+    }
+
+    /// Whether rows of an input are in the result though they have no partner.
+    fn keeps(&self, input: usize) -> bool {
+        if input == 0 { self.kind.keeps_first() } else { self.kind.keeps_second() }
+    }
+
+    fn take(&mut self, input: usize, batch: &StreamBatch, out: &mut Output) -> Result<(), Error> {
+        out.counts.used += batch.num_rows() as u64;
+        let arrivals = self.arrivals(input, batch)?;
+        let mut from = 0;
+        while from < arrivals.len() {
+            let mut pairs = 0;
+            let several = arrivals[from..].iter().position(|arrival| {
+                pairs += self.others(input, arrival).len();
+                pairs > 4 * BATCH_ROWS
+            });
+            let to = several.map_or(arrivals.len(), |several| from + several.max(1));
+            self.join(input, &arrivals, from..to, batch.arrived, out)?;
+            from = to;
+        }
+        for gone in arrivals.iter().filter(|arrival| !arrival.comes) {
+            self.sides[input].store.release(gone.slot);
+            // Not sooner: a later row of the batch may have the key.
+            if gone.group != ALONE && self.groups[gone.group as usize].iter().all(Vec::is_empty) {
+                self.numbers.release(gone.group);
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps the rows that come, finds those that go.
+    fn arrivals(&mut self, input: usize, batch: &StreamBatch) -> Result<Vec<Arrival>, Error> {
+        let keeps_alone = self.keeps(input);
+        let side = &mut self.sides[input];
+        let keys = side.keys.rows(&batch.rows)?;
+        let nulls: Vec<_> = match self.null_is_equal {
+            true => Vec::new(),
+            false => {
+                side.key_columns.iter().filter_map(|key| batch.rows.column(*key).logical_nulls()).collect()
+            }
+        };
+        let is_alone = |row: usize| nulls.iter().any(|nulls| nulls.is_null(row));
+        let kinds = batch.kinds.as_ref().map(|kinds| kinds.values());
+        let comes = |row: usize| {
+            kinds.is_none_or(|kinds| matches!(kinds[row], RowKind::Insert | RowKind::UpdateAfter))
+        };
+        // A row that nothing is equal to and that is not padded comes to nothing.
+        let rows: Vec<usize> = (0..batch.num_rows()).filter(|row| keeps_alone || !is_alone(*row)).collect();
+        let new =
+            UInt32Array::from_iter_values(rows.iter().filter(|row| comes(**row)).map(|row| *row as u32));
+        let new = match new.len() == batch.num_rows() {
+            true => batch.rows.clone(),
+            false => take_record_batch(&batch.rows, &new).map_err(|error| arrow_failure(&error))?,
+        };
+        let mut slots = side.store.add(new)?.into_iter();
+        side.rows.resize(side.store.bound().max(side.rows.len()), Kept::default());
+        let whole = match &side.identities {
+            Some(identities) => Some(identities.format.rows(&batch.rows)?),
+            None => None,
+        };
+        let mut arrivals = Vec::with_capacity(rows.len());
+        for row in rows {
+            let comes = comes(row);
+            let slot = if comes { slots.next() } else { None };
+            let slot = side.identify(whole.as_ref(), row, slot)?;
+            let group = if is_alone(row) { ALONE } else { self.numbers.number(&keys, row) };
+            let groups = self.numbers.bound().max(self.groups.len());
+            self.groups.resize_with(groups, Default::default);
+            arrivals.push(Arrival { comes, slot, group });
+        }
+        Ok(arrivals)
+    }
+
+    /// The slots of the other input's rows with the key of a row.
+    fn others(&self, input: usize, arrival: &Arrival) -> &[u32] {
+        match arrival.group {
+            ALONE => &[],
+            group => &self.groups[group as usize][1 - input],
+        }
+    }
+
+    fn join(
+        &mut self,
+        input: usize,
+        arrivals: &[Arrival],
+        range: Range<usize>,
+        arrived: Instant,
+        out: &mut Output,
+    ) -> Result<(), Error> {
+        let arrivals = &arrivals[range];
+        let mut meets = self.meets(input, arrivals)?.into_iter();
+        let mut changes: Vec<Change> = Vec::new();
+        let (mut partners, gives_pairs) = (Vec::new(), self.kind.gives_pairs());
+        let (keeps_own, keeps_other) = (self.keeps(input), self.keeps(1 - input));
+        let row = |slot: u32, other: Option<u32>| match input {
+            0 => [Some(slot), other],
+            _ => [other, Some(slot)],
+        };
+        let other_alone = |other: u32| if input == 0 { [None, Some(other)] } else { [Some(other), None] };
+        for arrival in arrivals {
+            partners.clear();
+            partners
+                .extend(self.others(input, arrival).iter().copied().filter(|_| meets.next().unwrap_or(true)));
+            let (kind, opposite) = match arrival.comes {
+                true => (RowKind::Insert, RowKind::Delete),
+                false => (RowKind::Delete, RowKind::Insert),
+            };
+            for other in &partners {
+                let count = &mut self.sides[1 - input].rows[*other as usize].partners;
+                // The other row has its first partner now, or has lost its last.
+                let turns = if arrival.comes { *count == 0 } else { *count == 1 };
+                *count = if arrival.comes { *count + 1 } else { *count - 1 };
+                if gives_pairs {
+                    if arrival.comes && turns && keeps_other {
+                        changes.push((opposite, other_alone(*other)));
+                    }
+                    changes.push((kind, row(arrival.slot, Some(*other))));
+                    if !arrival.comes && turns && keeps_other {
+                        changes.push((opposite, other_alone(*other)));
+                    }
+                } else if input == 1 && turns {
+                    let kind = if self.kind == JoinKind::Semi { kind } else { opposite };
+                    changes.push((kind, other_alone(*other)));
+                }
+            }
+            let is_given = match (gives_pairs, input) {
+                (true, _) => keeps_own && partners.is_empty(),
+                (false, 0) => partners.is_empty() == (self.kind == JoinKind::Anti),
+                (false, _) => false,
+            };
+            if is_given {
+                changes.push((kind, row(arrival.slot, None)));
+            }
+            self.settle(input, arrival, partners.len() as u32);
+            if changes.len() >= BATCH_ROWS {
+                self.give(&std::mem::take(&mut changes), arrived, out)?;
+            }
+        }
+        self.give(&changes, arrived, out)
+    }
+
+    /// Of each row and each of the other input's with its key whether the two meet the condition;
+    /// nothing: there is no condition.
+    fn meets(&self, input: usize, arrivals: &[Arrival]) -> Result<Vec<bool>, Error> {
+        let Some(condition) = &self.condition else { return Ok(Vec::new()) };
+        let (mut own, mut other) = (Vec::new(), Vec::new());
+        for arrival in arrivals {
+            let others = self.others(input, arrival);
+            own.extend(std::iter::repeat_n(arrival.slot, others.len()));
+            other.extend_from_slice(others);
+        }
+        if own.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (first, second) = if input == 0 { (&own, &other) } else { (&other, &own) };
+        let mut columns = self.sides[0].store.gather(first)?.columns().to_vec();
+        columns.extend_from_slice(self.sides[1].store.gather(second)?.columns());
+        let options = RecordBatchOptions::new().with_row_count(Some(own.len()));
+        let pairs = RecordBatch::try_new_with_options(Arc::clone(&self.pair), columns, &options)
+            .map_err(|error| Error::internal("Join", error))?;
+        let met: BooleanArray = evaluate_condition(condition, &pairs)?;
+        Ok(met.values().iter().collect())
+    }
+
+    /// Notes that a row is there, or no longer.
+    fn settle(&mut self, input: usize, arrival: &Arrival, partners: u32) {
+        let rows = &mut self.sides[input].rows;
+        if arrival.group == ALONE {
+            return;
+        }
+        let group = &mut self.groups[arrival.group as usize];
+        if arrival.comes {
+            let place = group[input].len() as u32;
+            rows[arrival.slot as usize] = Kept { partners, place };
+            group[input].push(arrival.slot);
+            return;
+        }
+        let place = rows[arrival.slot as usize].place;
+        group[input].swap_remove(place as usize);
+        if let Some(moved) = group[input].get(place as usize) {
+            rows[*moved as usize].place = place;
+        }
+    }
+
+    fn give(&self, changes: &[Change], arrived: Instant, out: &mut Output) -> Result<(), Error> {
+        let stores = [&self.sides[0].store, &self.sides[1].store];
+        for changes in changes.chunks(BATCH_ROWS) {
+            let rows: Vec<[Option<u32>; 2]> = changes.iter().map(|change| change.1).collect();
+            let rows = side_by_side(stores, &rows, self.kind, &self.schema)?;
+            let kinds: Vec<RowKind> = changes.iter().map(|change| change.0).collect();
+            let kinds = kinds.contains(&RowKind::Delete).then(|| RowKinds::new(kinds));
+            out.batch(StreamBatch { rows, kinds, running: None, arrived });
+        }
+        Ok(())
+    }
+}
+
+impl Side {
+    /// The slot of a row: the one that it has got or, where it goes, that of an equal one.
+    fn identify(&mut self, rows: Option<&KeyRows>, row: usize, slot: Option<u32>) -> Result<u32, Error> {
+        let lost = || Error::internal("Join", "a row goes that never came");
+        let (Some(identities), Some(rows)) = (&mut self.identities, rows) else {
+            return slot.ok_or_else(lost);
+        };
+        let number = identities.numbers.number(rows, row);
+        let slots = identities.numbers.bound().max(identities.slots.len());
+        identities.slots.resize_with(slots, Vec::new);
+        let equal = &mut identities.slots[number as usize];
+        match slot {
+            Some(slot) => {
+                equal.push(slot);
+                Ok(slot)
+            }
+            None => {
+                let slot = equal.pop().ok_or_else(lost)?;
+                if equal.is_empty() {
+                    identities.numbers.release(number);
+                }
+                Ok(slot)
+            }
+        }
+    }
+}
+
+impl Operator for RegularJoin {
+    fn name(&self) -> &'static str {
+        "Join"
+    }
+
+    fn process_batch(&mut self, batch: StreamBatch, out: &mut Output) -> Result<(), Error> {
+        self.take(0, &batch, out)
+    }
+
+    fn process_second(&mut self, batch: StreamBatch, out: &mut Output) -> Result<(), Error> {
+        self.take(1, &batch, out)
+    }
+
+    fn state(&self) -> StateSize {
+        let side = |side: &Side| {
+            let identities = side.identities.as_ref().map_or(0, |identities| {
+                identities.numbers.size() + identities.slots.capacity() * size_of::<Vec<u32>>()
+            });
+            side.store.size() + side.rows.capacity() * size_of::<Kept>() + identities
+        };
+        StateSize {
+            windows: 0,
+            rows: self.sides.iter().map(|side| side.store.len()).sum(),
+            bytes: self.sides.iter().map(side).sum::<usize>() + self.numbers.size(),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Joins of rows that come and go, against an evaluation of what is left.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion_expr::Operator as Comparison;
+use datafusion_physical_expr::expressions::{BinaryExpr, Column};
+use proptest::prelude::*;
+
+use crate::operator::testing::{Row, input, lines, plan_node, record_batch};
+use crate::operator::{Operator, Output, create};
+use crate::plan::{ExprRef, JoinKind, Operation, RegularJoinNode};
+use crate::stream::{RowKind, RowKinds, StreamBatch, StreamElement};
+use RowKind::{Delete, Insert, UpdateAfter, UpdateBefore};
+
+const KINDS: [JoinKind; 6] =
+    [JoinKind::Inner, JoinKind::Left, JoinKind::Right, JoinKind::Full, JoinKind::Semi, JoinKind::Anti];
+
+/// Input, what it does, key, value.
+type Change = (usize, RowKind, Option<&'static str>, i64);
+
+fn join(kind: JoinKind, with_condition: bool, updating: bool) -> Box<dyn Operator> {
+    let columns = || input().fields().iter().map(|field| field.as_ref().clone()).collect::<Vec<Field>>();
+    let pair: SchemaRef = Arc::new(Schema::new([columns(), columns()].concat()));
+    let less: ExprRef = Arc::new(BinaryExpr::new(
+        Arc::new(Column::new("v", 2)),
+        Comparison::Lt,
+        Arc::new(Column::new("v", 5)),
+    ));
+    let node = RegularJoinNode {
+        kind,
+        keys: [vec![1], vec![1]],
+        null_is_equal: false,
+        condition: with_condition.then_some(less),
+        pair: Arc::clone(&pair),
+        first_width: 3,
+        updating: [updating; 2],
+    };
+    let schema = if kind.gives_pairs() { pair } else { input() };
+    create(&plan_node(Operation::RegularJoin(Box::new(node)), schema), &input()).unwrap()
+}
+
+/// What is given, as key and value of each side.
+fn run(join: &mut dyn Operator, changes: &[Change], cuts: &[usize]) -> Vec<(RowKind, String)> {
+    let (mut out, mut given, mut from) = (Output::default(), Vec::new(), 0);
+    for to in cuts.iter().copied().chain([changes.len()]) {
+        for part in changes[from..to].chunk_by(|one, other| one.0 == other.0) {
+            let rows: Vec<Row> = part.iter().map(|change| (None, change.2, Some(change.3))).collect();
+            let mut batch = StreamBatch::inserts(record_batch(&rows), Instant::now());
+            if part.iter().any(|change| change.1 != Insert) {
+                batch.kinds = Some(RowKinds::new(part.iter().map(|change| change.1).collect::<Vec<_>>()));
+            }
+            match part[0].0 {
+                0 => join.process_batch(batch, &mut out).unwrap(),
+                _ => join.process_second(batch, &mut out).unwrap(),
+            }
+        }
+        from = to;
+    }
+    for element in out.drain() {
+        if let StreamElement::Batch(batch) = element {
+            let kinds = batch.kinds.map(|kinds| kinds.values().to_vec());
+            let kinds = kinds.unwrap_or_else(|| vec![Insert; batch.rows.num_rows()]);
+            let short = |line: String| {
+                let cells: Vec<&str> = line.split(',').collect();
+                cells.chunks(3).map(|side| format!("{}{}", side[1], side[2])).collect::<Vec<_>>().join(" ")
+            };
+            given.extend(kinds.into_iter().zip(lines(&batch.rows).into_iter().map(short)));
+        }
+    }
+    given
+}
+
+fn expected(left: &[Vec<(Option<&str>, i64)>; 2], kind: JoinKind, with_condition: bool) -> Vec<String> {
+    let meets = |first: &(Option<&str>, i64), second: &(Option<&str>, i64)| {
+        first.0.is_some() && first.0 == second.0 && (!with_condition || first.1 < second.1)
+    };
+    let text = |row: &(Option<&str>, i64)| format!("{}{}", row.0.unwrap_or("NULL"), row.1);
+    let mut rows = Vec::new();
+    for first in &left[0] {
+        let partners: Vec<_> = left[1].iter().filter(|second| meets(first, second)).collect();
+        match kind {
+            JoinKind::Semi | JoinKind::Anti => {
+                if partners.is_empty() == (kind == JoinKind::Anti) {
+                    rows.push(text(first));
+                }
+            }
+            _ if partners.is_empty() && kind.keeps_first() => rows.push(format!("{} NULLNULL", text(first))),
+            _ => rows.extend(partners.iter().map(|second| format!("{} {}", text(first), text(second)))),
+        }
+    }
+    for second in left[1].iter().filter(|_| kind.keeps_second()) {
+        if !left[0].iter().any(|first| meets(first, second)) {
+            rows.push(format!("NULLNULL {}", text(second)));
+        }
+    }
+    rows.sort();
+    rows
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 200,
+        failure_persistence: None,
+        rng_seed: proptest::test_runner::RngSeed::Fixed(20_240_306),
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn what_is_left_is_the_join_of_what_is_left(
+        choices in prop::collection::vec(
+            (0usize..2, 0usize..4, 0i64..3, 0usize..3, any::<prop::sample::Index>()), 0..50),
+        (kind, with_condition, updating, cut) in (0usize..6, any::<bool>(), any::<bool>(), 1usize..20),
+    ) {
+        let keys = [Some("a"), Some("b"), Some("c"), None];
+        let mut left: [Vec<(Option<&str>, i64)>; 2] = Default::default();
+        let mut changes: Vec<Change> = Vec::new();
+        for (input, key, value, what, which) in &choices {
+            let row = (keys[*key], *value);
+            if *what == 0 && updating && !left[*input].is_empty() {
+                let row = left[*input].swap_remove(which.index(left[*input].len()));
+                changes.push((*input, Delete, row.0, row.1));
+            } else {
+                left[*input].push(row);
+                changes.push((*input, Insert, row.0, row.1));
+            }
+        }
+        let kind = KINDS[kind];
+        let cuts: Vec<usize> = (cut..changes.len()).step_by(cut).collect();
+        let given = run(join(kind, with_condition, updating).as_mut(), &changes, &cuts);
+        let one_by_one: Vec<usize> = (1..changes.len()).collect();
+        prop_assert_eq!(&given, &run(join(kind, with_condition, updating).as_mut(), &changes, &one_by_one));
+        let mut rows: Vec<String> = Vec::new();
+        for (what, line) in given {
+            if what == Insert {
+                rows.push(line);
+                continue;
+            }
+            let place = rows.iter().position(|known| *known == line);
+            prop_assert!(place.is_some(), "{} goes and was not there", line);
+            rows.remove(place.unwrap());
+        }
+        rows.sort();
+        prop_assert_eq!(rows, expected(&left, kind, with_condition));
+    }
+}
+
+#[test]
+fn a_row_without_partner_finds_one_and_loses_it() {
+    let changes = [
+        (0, Insert, Some("a"), 1),
+        (1, Insert, Some("a"), 2),
+        (1, UpdateBefore, Some("a"), 2),
+        (1, UpdateAfter, Some("b"), 2),
+        (0, Delete, Some("a"), 1),
+    ];
+    let mut left = join(JoinKind::Left, false, true);
+    let given = run(left.as_mut(), &changes, &[]);
+    let expected = [
+        (Insert, "a1 NULLNULL"),
+        (Delete, "a1 NULLNULL"),
+        (Insert, "a1 a2"),
+        (Delete, "a1 a2"),
+        (Insert, "a1 NULLNULL"),
+        (Delete, "a1 NULLNULL"),
+    ];
+    assert_eq!(given, expected.map(|(kind, line)| (kind, line.to_owned())));
+    assert_eq!(left.state().rows, 1, "b2 is left");
+}

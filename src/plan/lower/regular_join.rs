@@ -1,0 +1,85 @@
+//! Joins whose condition says nothing about time.
+
+use std::sync::Arc;
+
+use datafusion_common::NullEquality;
+use datafusion_expr::{Expr, Join};
+
+use super::late::Carried;
+use super::{Above, Lowered, Lowering, Role, Stream};
+use crate::error::Error;
+use crate::plan::{JoinKind, Operation, RegularJoinNode, WindowJoinNode};
+use crate::stream::TimeUnit;
+
+/// What makes results change where no clause does.
+pub(super) const UNTIMED: &str = "an outer join without time";
+
+impl Lowering<'_> {
+    /// Joins all rows: of bounded inputs at their end, of others whenever they come.
+    pub(super) fn regular_join(
+        &mut self,
+        join: &Join,
+        kind: JoinKind,
+        mut inputs: [Lowered; 2],
+        above: Above,
+    ) -> Result<Lowered, Error> {
+        let bounded = self.both(&inputs).0;
+        let updating = inputs.each_ref().map(|input| self.plan.nodes[input.node].properties.updating);
+        let pairs: Vec<&(Expr, Expr)> = join.on.iter().collect();
+        let keys = self.join_keys(join, &pairs, &mut inputs)?;
+        self.exchange_sides(&keys, &mut inputs, above);
+        let first_width = self.schema(inputs[0].node).fields().len();
+        let pair = self.pair_schema(&inputs, [false, false]);
+        let condition = match &join.filter {
+            Some(filter) => Some(self.over_pairs(join, filter, &inputs, &pair)?),
+            None => None,
+        };
+        let (schema, slots) = self.joined_columns(kind, &inputs);
+        let null_is_equal = join.null_equality == NullEquality::NullEqualsNull;
+        let at_end = bounded && updating == [false, false];
+        let operation = match at_end {
+            true => Operation::WindowJoin(Box::new(WindowJoinNode {
+                kind,
+                windows: None,
+                unit: TimeUnit::Millisecond,
+                zone: None,
+                keys,
+                null_is_equal,
+                condition,
+                pair,
+                first_width,
+            })),
+            false => Operation::RegularJoin(Box::new(RegularJoinNode {
+                kind,
+                keys,
+                null_is_equal,
+                condition,
+                pair,
+                first_width,
+                updating,
+            })),
+        };
+        if !bounded {
+            self.warn(
+                "a join without time keeps all rows of both inputs as long as the query runs".to_owned(),
+            );
+        }
+        let role = |role: &Role| match role {
+            role if role.time_unit().is_some() => {
+                Role::Lost("a join without time gives its rows whatever their time".to_owned())
+            }
+            Role::Bound(..) => Role::Plain,
+            other => other.clone(),
+        };
+        let sides = if kind.gives_pairs() { 2 } else { 1 };
+        let roles =
+            inputs[..sides].iter().flat_map(|input| self.roles[input.node].iter().map(role)).collect();
+        let nodes = inputs.each_ref().map(|input| input.node).to_vec();
+        let stream = Stream { bounded, watermark: false, key: None };
+        let node = self.push(operation, nodes, Arc::clone(&schema), roles, stream);
+        if !at_end && updating == [false, false] && self.plan.nodes[node].properties.updating {
+            self.note_changes(node, UNTIMED, self.places.join.or(self.places.subquery));
+        }
+        Ok(Lowered { node, slots, pending: None, carried: Carried::default() })
+    }
+}
