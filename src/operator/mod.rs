@@ -53,6 +53,7 @@ pub fn create(node: &PlanNode, input: &SchemaRef) -> Result<Box<dyn Operator>, E
         Operation::WindowAggregate(aggregate) => window::create(aggregate, schema, input, late)?,
         Operation::WindowJoin(join) => Box::new(join::WindowJoin::try_new(join, schema, late_of_two())?),
         Operation::IntervalJoin(join) => Box::new(join::IntervalJoin::try_new(join, schema, late_of_two())?),
+        Operation::TemporalJoin(join) => Box::new(join::TemporalJoin::try_new(join, schema, late_of_two())?),
         Operation::RegularJoin(join) => Box::new(join::RegularJoin::try_new(join, schema)?),
         Operation::GroupChanges(group) => {
             Box::new(group_changes::GroupChanges::try_new(group, schema, input)?)

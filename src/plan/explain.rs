@@ -97,6 +97,7 @@ impl Operation {
             Self::GroupChanges(_) => "GroupAggregate",
             Self::WindowJoin(join) if join.windows.is_none() => "Join",
             Self::WindowJoin(_) => "WindowJoin",
+            Self::TemporalJoin(_) => "TemporalJoin",
             Self::RegularJoin(_) => "Join",
             Self::IntervalJoin(_) => "IntervalJoin",
             Self::Over(_) => "Over",
@@ -136,6 +137,16 @@ pub(super) fn details(node: &PlanNode, input: Option<&Schema>) -> String {
             }
         }
         Operation::WindowJoin(join) => window_join_details(join),
+        Operation::TemporalJoin(join) => {
+            let name = |column: usize| column_name(Some(&join.pair), column);
+            let version = format!(
+                "version of {} as of {}",
+                name(join.first_width + join.times[1]),
+                name(join.times[0])
+            );
+            let what = (join.kind, version, &join.keys, join.condition.as_ref());
+            join_details(what, &join.pair, join.first_width)
+        }
         Operation::RegularJoin(join) => {
             let what = (join.kind, "whenever rows come".to_owned(), &join.keys, join.condition.as_ref());
             join_details(what, &join.pair, join.first_width)

@@ -3,6 +3,7 @@
 use arrow::datatypes::SchemaRef;
 
 use super::{ExprRef, JoinKind};
+use crate::stream::TimeUnit;
 
 /// Joins all rows of two inputs, whenever they come; results change as rows come and go.
 ///
@@ -23,6 +24,27 @@ pub struct RegularJoinNode {
     pub first_width: usize,
     /// Whether rows of each input change or go.
     pub updating: [bool; 2],
+}
+
+/// Joins each row of the first input with the version of the second one's key that was valid at its time.
+///
+/// Output columns: those of the first input, then those of the second.
+#[derive(Debug, Clone)]
+pub struct TemporalJoinNode {
+    /// `Inner` or `Left`.
+    pub kind: JoinKind,
+    /// Each input's time attribute; that of the second is when a version becomes valid.
+    pub times: [usize; 2],
+    /// The first time attribute's step.
+    pub unit: TimeUnit,
+    /// Each input's columns that must be equal, of the same types and in the same order.
+    pub keys: [Vec<usize>; 2],
+    /// What else must be true of a pair, over `pair`.
+    pub condition: Option<ExprRef>,
+    /// The columns of the first input, then those of the second.
+    pub pair: SchemaRef,
+    /// How many columns the first input has.
+    pub first_width: usize,
 }
 
 /// Joins rows of two inputs whose times are at most so far apart.

@@ -10,6 +10,7 @@
 //!
 //! Invariant: a pure function of (statement, catalog, settings). No file, no clock, no task.
 
+mod as_of;
 mod bind;
 mod constant;
 mod delay;
@@ -50,7 +51,7 @@ use crate::sql::{self, Statement};
 pub use bind::sql_type_name;
 #[cfg(feature = "runtime")]
 pub(crate) use function::{ExactSum, Finish, Finished};
-pub use join_node::{IntervalJoinNode, RegularJoinNode};
+pub use join_node::{IntervalJoinNode, RegularJoinNode, TemporalJoinNode};
 pub use late::LATE_COLUMNS;
 #[cfg(test)]
 pub(crate) use late::late_columns as late_fields;

@@ -8,7 +8,7 @@ use chrono_tz::Tz;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
 
-use super::{IntervalJoinNode, Lint, OverNode, RegularJoinNode};
+use super::{IntervalJoinNode, Lint, OverNode, RegularJoinNode, TemporalJoinNode};
 use crate::catalog::{NullTime, Table};
 use crate::stream::TimeUnit;
 
@@ -125,6 +125,8 @@ pub enum Operation {
     GroupChanges(Box<GroupChangesNode>),
     /// Joins rows of the same window, or all rows of bounded inputs. Two inputs.
     WindowJoin(Box<WindowJoinNode>),
+    /// Joins rows with the version that was valid at their time. Two inputs.
+    TemporalJoin(Box<TemporalJoinNode>),
     /// Joins all rows, whenever they come. Two inputs.
     RegularJoin(Box<RegularJoinNode>),
     /// Joins rows whose times are not far apart. Two inputs.

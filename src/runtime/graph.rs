@@ -251,9 +251,10 @@ impl Builder<'_> {
             }
             Operation::Exchange(distribution) => self.exchange(&node, distribution),
             Operation::WindowAggregate(aggregate) => self.window_aggregate(id, &node, aggregate),
-            Operation::WindowJoin(_) | Operation::IntervalJoin(_) | Operation::RegularJoin(_) => {
-                self.join(id, &node)
-            }
+            Operation::WindowJoin(_)
+            | Operation::IntervalJoin(_)
+            | Operation::TemporalJoin(_)
+            | Operation::RegularJoin(_) => self.join(id, &node),
             Operation::Calc(_)
             | Operation::WindowRows(_)
             | Operation::Over(_)

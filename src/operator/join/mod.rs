@@ -11,8 +11,10 @@ mod padding;
 mod regular;
 #[cfg(test)]
 mod regular_tests;
+mod temporal;
 mod window;
 
 pub(super) use interval::IntervalJoin;
 pub(super) use regular::RegularJoin;
+pub(super) use temporal::TemporalJoin;
 pub(super) use window::WindowJoin;

@@ -14,8 +14,10 @@ mod relation;
 mod system;
 mod table;
 mod types;
+mod versions;
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,6 +28,7 @@ use sqlparser::ast::{Ident, Statement, VisitMut};
 
 use self::names::{Collector, Names, Resolver};
 use self::provider::Provider;
+use self::versions::Versions;
 use super::diagnose::{from_datafusion, from_sql_span, near, with_names};
 use super::function::FunctionRegistry;
 use super::{emit, late, window};
@@ -170,6 +173,9 @@ pub(super) fn bind_query(session: &Arc<Session>, query: &sql::Query) -> Result<L
     let mut tree = query.query.clone();
     let stamps_rows = pseudo::resolve(session, tree.as_mut());
     resolve_names(session, tree.as_mut())?;
+    if let ControlFlow::Break(error) = tree.visit(&mut Versions(session)) {
+        return Err(error);
+    }
     window::rewrite_group_windows(tree.as_mut())?;
     let provider = Provider::new(session, &query.blocks, stamps_rows);
     let planner = SqlToRel::new_with_options(&provider, parser_options());

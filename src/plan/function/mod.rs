@@ -80,6 +80,8 @@ pub(crate) fn registry(zone: &str) -> FunctionRegistry {
         scalars.extend(functions.into_iter().map(|(name, function)| (name.to_owned(), function)));
     }
 
+    scalars.insert(super::as_of::AS_OF.to_owned(), super::as_of::function());
+
     let mut aggregates = HashMap::new();
     let mut add = |function: Arc<AggregateUDF>| {
         for alias in function.aliases() {

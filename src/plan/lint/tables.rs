@@ -124,6 +124,7 @@ fn frequent_value<'k>(
             | Operation::GroupChanges(_)
             | Operation::WindowJoin(_)
             | Operation::RegularJoin(_)
+            | Operation::TemporalJoin(_)
             | Operation::Unnest(_)
             | Operation::IntervalJoin(_)
             | Operation::Over(_)

@@ -37,6 +37,12 @@ impl Lowering<'_> {
         let first = self.lower(&join.left, below)?;
         let second = self.lower(&join.right, below)?;
         let inputs = [self.materialize(first), self.materialize(second)];
+        if let Some(versioned) = self.versioned(join, &inputs)? {
+            for input in &inputs {
+                self.refuse_changes(input.node, "FOR SYSTEM_TIME AS OF")?;
+            }
+            return self.temporal_join(join, kind, &versioned, inputs, above);
+        }
         if inputs.iter().any(|input| self.plan.nodes[input.node].properties.updating) {
             return self.regular_join(join, kind, inputs, above);
         }

@@ -24,6 +24,7 @@ mod regular_join;
 mod relation;
 mod sink;
 mod source;
+mod temporal_join;
 mod unnest;
 mod window;
 

@@ -1,0 +1,117 @@
+//! `JOIN t FOR SYSTEM_TIME AS OF l.ts`: the version of a table at the time of a row.
+//!
+//! DataFusion knows no such join. It becomes an ordinary one whose condition holds a mark with both
+//! times, which keeps them in the plan; lowering finds the mark.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use sqlparser::ast::{
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
+    Ident, Join, JoinConstraint, JoinOperator, ObjectName, Select, Spanned, TableFactor, TableVersion, Value,
+    VisitorMut,
+};
+
+use super::{Session, find_relation, single_name};
+use crate::catalog::Relation;
+use crate::error::{Error, code};
+use crate::plan::as_of::AS_OF;
+use crate::plan::diagnose::from_sql_span;
+
+/// Marks the joins with versions.
+pub(super) struct Versions<'a>(pub(super) &'a Arc<Session>);
+
+impl VisitorMut for Versions<'_> {
+    type Break = Error;
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        for from in &mut select.from {
+            for join in &mut from.joins {
+                if let Err(error) = self.mark(join) {
+                    return ControlFlow::Break(error);
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl Versions<'_> {
+    fn mark(&self, join: &mut Join) -> Result<(), Error> {
+        let span = from_sql_span(join.relation.span());
+        let TableFactor::Table { name, alias, version, args, .. } = &mut join.relation else {
+            return Ok(());
+        };
+        if args.is_some() {
+            return Ok(());
+        }
+        let Some(TableVersion::ForSystemTimeAsOf(time)) = version.take() else { return Ok(()) };
+        let ident = single_name(name)?;
+        let table = match find_relation(self.0, ident) {
+            Some(Relation::Table(table)) => table,
+            Some(Relation::View(view)) => {
+                let message = format!("FOR SYSTEM_TIME AS OF over the view \"{}\" can't run yet", view.name);
+                return Err(Error::plan(code::NOT_SUPPORTED, message)
+                    .at(span)
+                    .hint("Join a table with a PRIMARY KEY and a WATERMARK."));
+            }
+            // The planner says that there is none.
+            None => return Ok(()),
+        };
+        let needs = |what: &str, hint: &str| {
+            let message = format!("FOR SYSTEM_TIME AS OF needs {what}, which \"{}\" lacks", table.name);
+            Err(Error::plan(code::INVALID_QUERY, message).at(span).hint(hint))
+        };
+        if table.primary_key.is_empty() {
+            return needs(
+                "a PRIMARY KEY",
+                "Add PRIMARY KEY (…) NOT ENFORCED to its columns: rows of one key are versions.",
+            );
+        }
+        let Some(watermark) = &table.watermark else {
+            return needs(
+                "a WATERMARK",
+                "Declare a WATERMARK for the column with the time from which a row is valid.",
+            );
+        };
+        let relation = alias.as_ref().map_or_else(|| ident.clone(), |alias| alias.name.clone());
+        let valid_from =
+            Expr::CompoundIdentifier(vec![relation, Ident::with_quote('"', watermark.column.clone())]);
+        let mark = call(vec![time, valid_from, Expr::value(Value::SingleQuotedString(table.name.clone()))]);
+        match &mut join.join_operator {
+            JoinOperator::Join(JoinConstraint::On(on))
+            | JoinOperator::Inner(JoinConstraint::On(on))
+            | JoinOperator::Left(JoinConstraint::On(on))
+            | JoinOperator::LeftOuter(JoinConstraint::On(on)) => {
+                let condition = Expr::Nested(Box::new(std::mem::replace(on, mark.clone())));
+                *on = Expr::BinaryOp {
+                    left: Box::new(condition),
+                    op: BinaryOperator::And,
+                    right: Box::new(mark),
+                };
+                Ok(())
+            }
+            _ => Err(Error::plan(code::NOT_SUPPORTED, "this kind of join can't have FOR SYSTEM_TIME AS OF")
+                .at(span)
+                .hint("Use JOIN … ON or LEFT JOIN … ON.")),
+        }
+    }
+}
+
+fn call(args: Vec<Expr>) -> Expr {
+    let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
+    Expr::Function(Function {
+        name: ObjectName::from(vec![Ident::new(AS_OF)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args,
+            clauses: Vec::new(),
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
