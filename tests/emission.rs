@@ -201,6 +201,74 @@ fn having_makes_deletes_and_inserts_of_half_updates() {
     assert_eq!(lines, expected);
 }
 
+/// The watermark is the row's time less 5 s, sessions have a gap of 10 s.
+const VISITS: &str = r#"{"k":"a", "v":1, "ts":"2024-05-01 09:00:00"}
+{"k":"b", "v":2, "ts":"2024-05-01 09:00:03"}
+{"k":"a", "v":4, "ts":"2024-05-01 09:00:14"}
+{"k":"a", "v":8, "ts":"2024-05-01 09:00:09"}
+{"k":"b", "v":16, "ts":"2024-05-01 09:00:30"}
+{"k":"a", "v":32, "ts":"2024-05-01 09:00:20"}
+{"k":"b", "v":64, "ts":"2024-05-01 09:00:08"}
+{"k":"c", "v":128, "ts":"2024-05-01 09:00:50"}
+"#;
+const SESSIONS: &str = "SELECT k, window_start AS s, window_end AS e, SUM(v) AS x \
+    FROM TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '10' SECOND)) \
+    GROUP BY window_start, window_end, k";
+
+#[test]
+fn sessions_change_with_each_row() {
+    // At 09:00:14 the watermark is 09:00:09: both sessions of a are open, and the row at :09 joins them. At
+    // :30 it is :25, which closes [:03, :13) of b and [:00, :24) of a; so the row of a at :20 begins [:20, :30),
+    // and the row of b at :08 is late.
+    let given = changes(DELAYED, VISITS, 1, &format!("{SESSIONS} EMIT CHANGES;"));
+    let expected = [
+        "+I a,09:00:00,09:00:10,1",
+        "+I b,09:00:03,09:00:13,2",
+        "+I a,09:00:14,09:00:24,4",
+        "-D a,09:00:14,09:00:24,4",
+        "-D a,09:00:00,09:00:10,1",
+        "+I a,09:00:00,09:00:24,13",
+        "+I b,09:00:30,09:00:40,16",
+        "+I a,09:00:20,09:00:30,32",
+        "+I c,09:00:50,09:01:00,128",
+    ];
+    assert_eq!(given, expected);
+    let finals = changes(DELAYED, VISITS, 1, &format!("{SESSIONS};"));
+    let kept = ["+I a,09:00:00,09:00:24,13", "+I a,09:00:20,09:00:30,32", "+I b,09:00:03,09:00:13,2"];
+    assert_eq!(folded(&finals)[..3], kept.map(|line| line[3..].to_owned()));
+    assert_eq!(folded(&given), folded(&finals));
+}
+
+#[test]
+fn sessions_that_are_over_grow_within_the_lateness() {
+    // With 15 s the row of a at :20 finds [:00, :24), which it makes [:00, :30): open again, so what was
+    // given stands until that closes, before the row at :50. The row of b at :08 makes [:03, :13) a session
+    // that ends at :18, which has closed: it changes at once.
+    let clause = "ALLOW LATENESS INTERVAL '15' SECOND";
+    let given = changes(DELAYED, VISITS, 1, &format!("{SESSIONS} {clause};"));
+    let expected = [
+        "+I b,09:00:03,09:00:13,2",
+        "+I a,09:00:00,09:00:24,13",
+        "-D b,09:00:03,09:00:13,2",
+        "+I b,09:00:03,09:00:18,66",
+        "-D a,09:00:00,09:00:24,13",
+        "+I a,09:00:00,09:00:30,45",
+        "+I b,09:00:30,09:00:40,16",
+        "+I c,09:00:50,09:01:00,128",
+    ];
+    assert_eq!(given, expected);
+    let every = "INTERVAL '1' HOUR";
+    for emit in [
+        "CHANGES".into(),
+        "COMPLETE".into(),
+        format!("EARLY EVERY {every}"),
+        format!("CHANGES EVERY {every}"),
+    ] {
+        let other = changes(DELAYED, VISITS, 1, &format!("{SESSIONS} EMIT {emit} {clause};"));
+        assert_eq!(folded(&other), folded(&given), "{emit}");
+    }
+}
+
 /// What a real Flink answered without clause; `GROUP BY` without a window gives changes there.
 #[test]
 fn the_changelog_of_flink() {

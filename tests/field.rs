@@ -43,6 +43,14 @@ fn main() -> ExitCode {
 fn generated(case: &str) -> Vec<(&'static str, String)> {
     let mut text = String::new();
     match case {
+        "B005" => {
+            for row in 0..20_000 {
+                let (second, centi) = (row / 100, row % 100);
+                let time = format!("{:02}:{:02}.{centi:02}0", second / 60, second % 60);
+                line_of(&mut text, &format!("{{\"v\":1,\"ts\":\"2024-05-01 09:{time}\"}}"));
+            }
+            vec![("a.json", text.clone()), ("b.json", text)]
+        }
         // One bad line among 10,000, just after the first 8,192.
         "B055" => {
             for line in 1..=10_000 {

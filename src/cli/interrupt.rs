@@ -1,11 +1,12 @@
 //! Ctrl-C: the first one stops the running job, the second one the process.
 
 use std::process;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use super::keys;
 use crate::runtime::Canceller;
 
 /// How long a stopped job may clean up, also when nobody reads its output any more.
@@ -14,6 +15,7 @@ const GRACE: Duration = Duration::from_secs(3);
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// Tells one job from the next.
 static JOBS: AtomicUsize = AtomicUsize::new(0);
+static IS_SHELL: AtomicBool = AtomicBool::new(false);
 static JOB: Mutex<Option<Canceller>> = Mutex::new(None);
 
 /// While it lives, Ctrl-C stops this job first.
@@ -21,12 +23,22 @@ pub(super) struct Watch(());
 
 /// Makes Ctrl-C stop this job.
 pub(super) fn watch(job: Canceller) -> Watch {
-    static INSTALL: Once = Once::new();
-    // Without a handler the system's own way remains: Ctrl-C ends the process.
-    INSTALL.call_once(|| drop(ctrlc::set_handler(on_interrupt)));
+    install();
     JOBS.fetch_add(1, Ordering::AcqRel);
     *running() = Some(job);
     Watch(())
+}
+
+/// From now on Ctrl-C without a running job ends nothing: a shell looks at it.
+pub(super) fn stay() {
+    install();
+    IS_SHELL.store(true, Ordering::Release);
+}
+
+fn install() {
+    static INSTALL: Once = Once::new();
+    // Without a handler the system's own way remains: Ctrl-C ends the process.
+    INSTALL.call_once(|| drop(ctrlc::set_handler(on_interrupt)));
 }
 
 /// Whether Ctrl-C was pressed.
@@ -51,7 +63,8 @@ fn on_interrupt() {
             let stopped = JOBS.load(Ordering::Acquire);
             thread::spawn(move || end_after_grace(stopped));
         }
-        _ => process::exit(130),
+        None if is_first && IS_SHELL.load(Ordering::Acquire) => {}
+        _ => end(),
     }
 }
 
@@ -59,8 +72,13 @@ fn on_interrupt() {
 fn end_after_grace(stopped: usize) {
     thread::sleep(GRACE);
     if JOBS.load(Ordering::Acquire) == stopped && running().is_some() {
-        process::exit(130);
+        end();
     }
+}
+
+fn end() -> ! {
+    keys::restore();
+    process::exit(130)
 }
 
 impl Drop for Watch {

@@ -7,13 +7,16 @@
 
 mod args;
 mod interrupt;
+mod keys;
 mod metrics;
 mod notes;
 mod output;
+mod plot;
 mod progress;
 mod run;
 mod script;
 mod shell;
+mod status;
 mod summary;
 mod test;
 
@@ -29,10 +32,10 @@ use clap::error::{ContextKind, ContextValue};
 use self::args::{Cli, Command, CommonArgs, RunArgs};
 use self::output::{Output, Stop};
 use self::run::Runner;
-use self::script::{Script, Variables};
+use self::script::Script;
 use crate::error::Error;
 use crate::session::Session;
-use crate::sql::{SpannedStatement, Statement};
+use crate::sql::{SpannedStatement, Statement, Variables};
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
@@ -73,7 +76,9 @@ fn dispatch(cli: Cli) -> Result<ExitCode, Stop> {
         }
         Some(Command::Explain { files, json, lint: false, common }) => explain(&files, json, &common)?,
         None if !cli.sql.is_empty() => run_texts(&cli.sql, &cli.run)?,
-        None if io::stdin().is_terminal() => shell::run(&mut runner(&cli.run, true)?)?,
+        None if io::stdin().is_terminal() => {
+            shell::run(&mut runner(&cli.run, true)?, &cli.run.common.variables)?
+        }
         None => run_files(&["-".to_owned()], &cli.run)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -87,7 +92,7 @@ fn runner(args: &RunArgs, is_shell: bool) -> Result<Runner, Error> {
             notes::line(&format!("metrics are at http://{address}/metrics"));
         }
     }
-    Ok(Runner { session, output: Output::new(args.format), is_quiet: args.quiet, is_shell })
+    Ok(Runner::new(session, Output::new(args.format), args.quiet, is_shell))
 }
 
 fn run_files(files: &[String], args: &RunArgs) -> Result<(), Stop> {

@@ -10,12 +10,6 @@ pub(super) fn line(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// Writes a text without a line end.
-pub(super) fn prompt(text: &str) {
-    let mut stderr = io::stderr().lock();
-    let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
-}
-
 /// Writes an error.
 pub(super) fn error(error: &Error) {
     line(&painted(&error.render(), has_colours()));
@@ -28,7 +22,7 @@ pub(super) fn warning(text: &str) {
 }
 
 /// Whether standard error is a terminal that wants colours.
-fn has_colours() -> bool {
+pub(super) fn has_colours() -> bool {
     let is_set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
     io::stderr().is_terminal() && !is_set("NO_COLOR") && env::var_os("TERM").is_none_or(|term| term != "dumb")
 }

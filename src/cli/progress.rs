@@ -1,32 +1,42 @@
-//! How far a bounded input is: one line on a terminal, nothing elsewhere.
+//! How far a job is: one line on a terminal, nothing elsewhere.
 
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::runtime::Monitor;
+use super::status;
+use crate::runtime::{JobSnapshot, Monitor};
 
 /// A job that is over sooner than this shows nothing.
 const PATIENCE: Duration = Duration::from_millis(300);
 
+/// Time over which the rate of an endless job is told.
+const RATE_EVERY: Duration = Duration::from_millis(500);
+
 /// The line.
 pub(super) struct Progress {
     monitor: Monitor,
+    is_bounded: bool,
     started: Instant,
+    /// When an endless job was last looked at, and what it had done then.
+    seen: Option<(Instant, JobSnapshot)>,
     /// Made when the job has taken some time.
     bar: Option<ProgressBar>,
 }
 
 impl Progress {
     /// For a job that was just started.
-    pub(super) fn new(monitor: Monitor) -> Self {
-        Self { monitor, started: Instant::now(), bar: None }
+    pub(super) fn new(monitor: Monitor, is_bounded: bool) -> Self {
+        Self { monitor, is_bounded, started: Instant::now(), seen: None, bar: None }
     }
 
     /// Shows how far the job is now.
     pub(super) fn tick(&mut self) {
         if self.started.elapsed() < PATIENCE {
             return;
+        }
+        if !self.is_bounded {
+            return self.tick_endless();
         }
         let progress = self.monitor.progress();
         let Some(bytes_total) = progress.bytes_total.filter(|total| *total > 0) else {
@@ -36,6 +46,20 @@ impl Progress {
         bar.set_length(bytes_total);
         bar.set_position(progress.bytes_read.min(bytes_total));
         bar.set_message(format!("{} rows", super::summary::grouped(progress.rows_in)));
+    }
+
+    /// Shows what an endless job does.
+    fn tick_endless(&mut self) {
+        if self.seen.as_ref().is_some_and(|(since, _)| since.elapsed() < RATE_EVERY) {
+            return;
+        }
+        let now = self.monitor.snapshot();
+        if let Some((_, before)) = &self.seen {
+            let bar = self.bar.get_or_insert_with(line);
+            bar.set_message(format!("{}; any key stops", status::line(before, &now)));
+            bar.tick();
+        }
+        self.seen = Some((Instant::now(), now));
     }
 
     /// Takes the line away while something else is written.
@@ -52,6 +76,15 @@ impl Drop for Progress {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// A line of text.
+fn line() -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+    match ProgressStyle::with_template("{wide_msg}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
     }
 }
 

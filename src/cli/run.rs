@@ -5,12 +5,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+
 use super::args::{CommonArgs, Format};
-use super::output::{Output, Stop};
+use super::keys::Keys;
+use super::output::{LiveTable, Output, RowWriter, Stop};
 use super::progress::Progress;
 use super::script::Script;
 use super::{interrupt, notes, summary};
-use crate::error::{Error, code};
+use crate::error::{Error, Phase, code};
 use crate::runtime::{JobSummary, Monitor};
 use crate::session::{InsertHandle, Outcome, QueryHandle, Session};
 use crate::sql::SpannedStatement;
@@ -24,6 +28,8 @@ const GRACE: Duration = Duration::from_secs(2);
 const AHEAD: usize = 4;
 /// Rows that are written at a time where they came as changes.
 const FOLDED_ROWS: usize = 8_192;
+/// Rows of a result that a shell keeps.
+const KEPT_ROWS: usize = 100_000;
 
 /// A session with the settings of the command line.
 ///
@@ -45,12 +51,23 @@ pub(super) struct Runner {
     pub(super) session: Session,
     pub(super) output: Output,
     /// Errors only.
-    pub(super) is_quiet: bool,
-    /// Says what statements without result have done.
-    pub(super) is_shell: bool,
+    is_quiet: bool,
+    /// The rows that a shell's last query gave.
+    last: Option<KeptRows>,
+    /// Says what statements without result have done, and keeps rows.
+    is_shell: bool,
 }
 
 impl Runner {
+    pub(super) fn new(session: Session, output: Output, is_quiet: bool, is_shell: bool) -> Self {
+        Self { session, output, is_quiet, last: None, is_shell }
+    }
+
+    /// The rows that a shell's last query gave, as far as they were kept.
+    pub(super) fn last_result(&self) -> Option<(&SchemaRef, &[RecordBatch])> {
+        self.last.as_ref().map(|last| (&last.schema, last.batches.as_slice()))
+    }
+
     /// Runs all statements of a script; the first error ends it.
     pub(super) fn script(&mut self, script: &Script) -> Result<(), Stop> {
         for statement in self.session.parse(&script.name, &script.text)? {
@@ -74,55 +91,54 @@ impl Runner {
     fn query(&mut self, query: QueryHandle) -> Result<(), Stop> {
         self.warn(query.warnings());
         self.tell_addresses(&query.monitor());
-        let is_folded = query.is_updating() && self.output.format() != Format::ChangelogJson;
-        if is_folded && !query.is_bounded() {
-            let message = "the rows of this query change later on, and it has no end at which they are final";
-            return Err(Error::usage(code::UNFIT_FORMAT, message).hint("Use -f changelog-json.").into());
-        }
-        // Rows that change are shown when they are final: at the end.
-        let mut fold = if is_folded { Some(Fold::try_new(query.schema())?) } else { None };
-        let canceller = query.canceller();
+        let (is_endless, monitor, canceller) = (!query.is_bounded(), query.monitor(), query.canceller());
         let _watch = interrupt::watch(canceller.clone());
-        let mut progress = self.progress(query.is_bounded(), query.monitor());
-        let mut writer = self.output.rows(&query.schema().clone())?;
+        let mut progress = self.progress(!is_endless, monitor.clone());
+        let mut kept = self.is_shell.then(|| KeptRows::new(query.schema()));
+        let mut view = View::open(&mut self.output, &query, self.is_shell)?;
+        let keys = if self.is_shell && is_endless { Keys::watch() } else { None };
         let messages = pump(query)?;
+        let mut is_stopped = false;
+        let mut shown = Instant::now();
         let written = loop {
+            if !is_stopped && keys.as_ref().is_some_and(Keys::is_pressed) {
+                is_stopped = true;
+                canceller.cancel();
+            }
             match next(&messages) {
-                Next::Rows(batch) if let Some(fold) = &mut fold => {
-                    if let Err(error) = fold.apply(&batch) {
-                        break Err(error.into());
-                    }
-                }
+                Next::Rows(_) if is_stopped => {}
                 Next::Rows(batch) => {
-                    if let Err(stop) = hidden(progress.as_ref(), || writer.write(&batch)) {
+                    if let Some(kept) = &mut kept {
+                        kept.take(&batch);
+                    }
+                    if let Err(stop) = hidden(progress.as_ref(), || view.take(&batch)) {
                         break Err(stop);
                     }
                 }
-                Next::Pause => {
-                    if let Some(progress) = &mut progress {
-                        progress.tick();
-                    }
-                    if let Err(stop) = hidden(progress.as_ref(), || writer.pause()) {
-                        break Err(stop);
-                    }
-                }
+                Next::Pause => {}
                 Next::End(ended) => break Ok(ended),
+            }
+            // Rows that never pause are shown all the same.
+            if shown.elapsed() >= PAUSE {
+                if let Some(progress) = &mut progress {
+                    progress.tick();
+                }
+                if let Err(stop) = hidden(progress.as_ref(), || view.pause()) {
+                    break Err(stop);
+                }
+                shown = Instant::now();
             }
         };
         drop(progress);
+        drop(keys);
+        is_stopped |= self.is_shell && is_endless && interrupt::is_interrupted();
         let summary = match written {
-            Ok(Ok(summary)) => {
-                if let Some(fold) = &fold {
-                    for rows in fold.batches(FOLDED_ROWS)? {
-                        writer.write(&StreamBatch::inserts(rows, Instant::now()))?;
-                    }
-                }
-                writer.end()?;
-                summary
-            }
+            Ok(Ok(summary)) => Some(summary),
+            // Whoever stops what has no end wants to keep what it gave.
+            Ok(Err(error)) if is_stopped && error.phase() == Phase::Interrupted => None,
             Ok(Err(error)) => {
                 // What was given before stays visible; that it is not all, the error says.
-                writer.pause()?;
+                view.pause()?;
                 return Err(error.into());
             }
             Err(stop) => {
@@ -131,7 +147,18 @@ impl Runner {
                 return Err(stop);
             }
         };
-        self.summarize(&summary);
+        let folded = view.end()?;
+        if let Some(kept) = kept {
+            self.last = Some(kept.with(folded));
+        }
+        match summary {
+            Some(summary) => self.summarize(&summary),
+            None if self.is_quiet => {}
+            None => {
+                let rows = summary::grouped(monitor.progress().rows_in);
+                notes::line(&format!("stopped after {rows} rows in"));
+            }
+        }
         Ok(())
     }
 
@@ -160,8 +187,8 @@ impl Runner {
     }
 
     fn progress(&self, is_bounded: bool, monitor: Monitor) -> Option<Progress> {
-        let is_wanted = is_bounded && !self.is_quiet && io::stderr().is_terminal();
-        is_wanted.then(|| Progress::new(monitor))
+        let is_wanted = (is_bounded || self.is_shell) && !self.is_quiet && io::stderr().is_terminal();
+        is_wanted.then(|| Progress::new(monitor, is_bounded))
     }
 
     /// Where tables wait for connections: with `'port' = '0'` nobody else knows.
@@ -184,6 +211,108 @@ impl Runner {
             summary::lines(summary).iter().for_each(|line| notes::line(line));
             self.warn(&summary::warnings(summary));
         }
+    }
+}
+
+/// How the rows of a query are shown.
+enum View<'a> {
+    /// As they come.
+    Scroll(RowWriter<'a>),
+    /// Those that are final, at the end.
+    Final(Fold, RowWriter<'a>),
+    /// As they are now, in their place.
+    Live { fold: Fold, table: LiveTable<'a>, is_dirty: bool },
+}
+
+impl<'a> View<'a> {
+    fn open(output: &'a mut Output, query: &QueryHandle, is_shell: bool) -> Result<Self, Stop> {
+        let schema = SchemaRef::clone(query.schema());
+        if !query.is_updating() || output.format() == Format::ChangelogJson {
+            return Ok(Self::Scroll(output.rows(&schema, query.is_bounded())?));
+        }
+        let fold = Fold::try_new(&schema)?;
+        if is_shell && output.is_live() {
+            return Ok(Self::Live { fold, table: output.live(&schema), is_dirty: true });
+        }
+        if !query.is_bounded() {
+            let message = "the rows of this query change later on, and it has no end at which they are final";
+            return Err(Error::usage(code::UNFIT_FORMAT, message).hint("Use -f changelog-json.").into());
+        }
+        Ok(Self::Final(fold, output.rows(&schema, true)?))
+    }
+
+    fn take(&mut self, batch: &StreamBatch) -> Result<(), Stop> {
+        match self {
+            Self::Scroll(writer) => writer.write(batch),
+            Self::Final(fold, _) => Ok(fold.apply(batch)?),
+            Self::Live { fold, is_dirty, .. } => {
+                *is_dirty = true;
+                Ok(fold.apply(batch)?)
+            }
+        }
+    }
+
+    /// No rows have come for a moment.
+    fn pause(&mut self) -> Result<(), Stop> {
+        match self {
+            Self::Scroll(writer) | Self::Final(_, writer) => writer.pause(),
+            Self::Live { fold, table, is_dirty } => {
+                if std::mem::take(is_dirty) {
+                    table.draw(&[fold.latest(LiveTable::room())?], fold.len())?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The last row has come. Gives the final rows of a result that changed.
+    fn end(mut self) -> Result<Option<Vec<RecordBatch>>, Stop> {
+        self.pause()?;
+        match self {
+            Self::Scroll(writer) => {
+                writer.end()?;
+                Ok(None)
+            }
+            Self::Final(fold, mut writer) => {
+                let rows = fold.batches(FOLDED_ROWS)?;
+                for rows in &rows {
+                    writer.write(&StreamBatch::inserts(rows.clone(), Instant::now()))?;
+                }
+                writer.end()?;
+                Ok(Some(rows))
+            }
+            Self::Live { fold, .. } => Ok(Some(fold.batches(FOLDED_ROWS)?)),
+        }
+    }
+}
+
+/// Rows that a shell can draw later.
+struct KeptRows {
+    schema: SchemaRef,
+    batches: Vec<RecordBatch>,
+    rows: usize,
+}
+
+impl KeptRows {
+    fn new(schema: &SchemaRef) -> Self {
+        Self { schema: SchemaRef::clone(schema), batches: Vec::new(), rows: 0 }
+    }
+
+    /// Keeps the rows, if there are not too many.
+    fn take(&mut self, batch: &StreamBatch) {
+        let room = KEPT_ROWS.saturating_sub(self.rows).min(batch.num_rows());
+        if room > 0 && batch.kinds.is_none() {
+            self.rows += room;
+            self.batches.push(batch.rows.slice(0, room));
+        }
+    }
+
+    /// With the final rows of a result that changed.
+    fn with(mut self, folded: Option<Vec<RecordBatch>>) -> Self {
+        if let Some(batches) = folded {
+            self.batches = batches;
+        }
+        self
     }
 }
 

@@ -150,7 +150,7 @@ pub(super) fn grouped(number: u64) -> String {
     out
 }
 
-fn duration(duration: Duration) -> String {
+pub(super) fn duration(duration: Duration) -> String {
     let us = duration.as_micros();
     match us {
         0..1_000 => format!("{us} µs"),
@@ -160,7 +160,7 @@ fn duration(duration: Duration) -> String {
     }
 }
 
-fn time(watermark: Watermark) -> String {
+pub(super) fn time(watermark: Watermark) -> String {
     match watermark {
         Watermark::MIN => "none yet".to_owned(),
         Watermark::MAX => "end of input".to_owned(),

@@ -125,8 +125,10 @@ impl Memory {
     }
 }
 
+const KEYS: &[&str] = &["name", "max-rows"];
+
 fn read_options<'a>(options: &'a Options, table: &'a str) -> Result<&'a str, Error> {
-    let reader = OptionReader::new("connector \"memory\"", options, &[&["name", "max-rows"]])?;
+    let reader = OptionReader::new("connector \"memory\"", options, &[KEYS])?;
     reader.integer("max-rows", 1..=i64::MAX)?;
     Ok(reader.text("name").unwrap_or(table))
 }
@@ -155,6 +157,10 @@ impl Connector for Memory {
             Error::plan(code::INVALID_TABLE, format!("nothing was put into memory under the name \"{name}\""))
                 .hint("List the columns in CREATE TABLE, or put the rows first.")
         })
+    }
+
+    fn options(&self) -> Vec<&'static str> {
+        KEYS.to_vec()
     }
 
     fn metadata(&self) -> Vec<(&'static str, DataType)> {

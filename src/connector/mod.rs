@@ -57,6 +57,11 @@ pub trait Connector: Send + Sync {
     /// `C006` if it can't tell, `F001` if the data can't be read.
     fn infer_schema(&self, options: &Options) -> Result<SchemaRef, Error>;
 
+    /// The options of its own that it knows, for whoever completes them.
+    fn options(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
     /// Metadata columns that it can fill.
     fn metadata(&self) -> Vec<(&'static str, DataType)> {
         Vec::new()
@@ -291,6 +296,25 @@ impl Connectors {
     /// Adds one; one of the same name is replaced.
     pub fn add(&mut self, connector: Arc<dyn Connector>) {
         self.0.insert(connector.name(), connector);
+    }
+
+    /// The names of all connectors.
+    pub fn names(&self) -> Vec<&'static str> {
+        self.0.keys().copied().collect()
+    }
+
+    /// The options that tables can have, of any connector and format, and of the planner.
+    pub fn option_names(&self) -> Vec<&'static str> {
+        let own = self.0.values().flat_map(|connector| connector.options());
+        let formats = format::options::TEXT_KEYS
+            .iter()
+            .chain(format::options::JSON_KEYS)
+            .chain(format::options::CSV_KEYS)
+            .copied();
+        let mut names: Vec<_> = own.chain(formats).chain(options::PLANNER).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
     }
 
     /// The connector of that name.

@@ -4,7 +4,7 @@ use crate::catalog::Options;
 use crate::error::{Code, Error, code, did_you_mean};
 
 /// Options that the planner judges, for hints. All that start with [`PLANNER_PREFIX`] are its own.
-const PLANNER: [&str; 7] = [
+pub(super) const PLANNER: [&str; 7] = [
     "connector",
     "scan.watermark.emit.strategy",
     "scan.watermark.idle-timeout",

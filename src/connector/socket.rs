@@ -115,6 +115,10 @@ impl Connector for Socket {
         Err(no_columns("socket"))
     }
 
+    fn options(&self) -> Vec<&'static str> {
+        KEYS.to_vec()
+    }
+
     fn metadata(&self) -> Vec<(&'static str, DataType)> {
         let mut keys = source_metadata();
         keys.push(("file.line", DataType::Int64));

@@ -28,6 +28,8 @@ pub struct Stdin;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Stdout;
 
+const STDIN_KEYS: &[&str] = &["format", "compression", "bounded"];
+
 struct StdinSettings {
     format: FormatOptions,
     compression: Compression,
@@ -38,11 +40,7 @@ impl StdinSettings {
     fn read(options: &Options) -> Result<Self, Error> {
         let (kind, _) = kind_of(options, None)?;
         let [text, own] = kind.keys();
-        let reader = OptionReader::new(
-            "connector \"stdin\"",
-            options,
-            &[&["format", "compression", "bounded"], text, own],
-        )?;
+        let reader = OptionReader::new("connector \"stdin\"", options, &[STDIN_KEYS, text, own])?;
         no_parquet(reader, kind)?;
         no_changelog(reader, kind)?;
         Ok(Self {
@@ -82,6 +80,10 @@ impl Connector for Stdin {
     fn infer_schema(&self, _options: &Options) -> Result<SchemaRef, Error> {
         Err(Error::plan(code::INVALID_TABLE, "the columns of standard input can't be told beforehand")
             .hint("List the columns in CREATE TABLE."))
+    }
+
+    fn options(&self) -> Vec<&'static str> {
+        STDIN_KEYS.to_vec()
     }
 
     fn metadata(&self) -> Vec<(&'static str, DataType)> {

@@ -52,6 +52,10 @@ pub const UNDEFINED_VARIABLE: Code = Code("U003");
 pub const UNFIT_FORMAT: Code = Code("U004");
 /// A test file that can't be read as one.
 pub const TEST_FILE: Code = Code("U005");
+/// A command of the shell that does not exist, or an argument of one that does not fit.
+pub const SHELL_COMMAND: Code = Code("U006");
+/// A result that can't be drawn.
+pub const NO_CHART: Code = Code("U007");
 /// The size, slide, step or gap of a window is zero or negative.
 pub const WINDOW_NOT_POSITIVE: Code = Code("W001");
 /// A window's size is no multiple of its slide or step.

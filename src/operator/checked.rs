@@ -129,6 +129,11 @@ impl Operator for Checked {
         self.watch(out, |operator, out| operator.process_batch(batch, out))
     }
 
+    fn process_second(&mut self, batch: StreamBatch, out: &mut Output) -> Result<(), Error> {
+        self.rows_in += batch.num_rows() as u64;
+        self.watch(out, |operator, out| operator.process_second(batch, out))
+    }
+
     fn process_watermark(&mut self, watermark: Watermark, out: &mut Output) -> Result<(), Error> {
         self.watch(out, |operator, out| operator.process_watermark(watermark, out))
     }
@@ -153,6 +158,10 @@ impl Operator for Checked {
         self.watch(out, |operator, out| operator.finish(out))?;
         self.finished = true;
         Ok(())
+    }
+
+    fn next_watermark(&self) -> Option<i64> {
+        self.operator.next_watermark()
     }
 
     fn is_satisfied(&self) -> bool {

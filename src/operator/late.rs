@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int64Array, IntervalMonthDayNanoArray, StringArray, UInt32Array};
+use arrow::array::{
+    ArrayRef, Int64Array, IntervalMonthDayNanoArray, StringArray, UInt32Array, new_null_array,
+};
 use arrow::compute::{cast, take};
 use arrow::datatypes::{DataType, IntervalMonthDayNano};
 use arrow::record_batch::RecordBatch;
@@ -43,11 +45,34 @@ impl Rejected {
 
 /// Makes rows of the second output.
 #[derive(Debug)]
-pub(super) struct LateRows(Arc<LateOutput>);
+pub(super) struct LateRows {
+    output: Arc<LateOutput>,
+    /// The input's columns, in the order of the output's first ones; `None`: it has none of that name.
+    columns: Vec<Option<usize>>,
+    source: Option<usize>,
+    split: Option<usize>,
+}
 
 impl LateRows {
     pub(super) fn new(output: &Arc<LateOutput>) -> Self {
-        Self(Arc::clone(output))
+        let mut columns: Vec<Option<usize>> = output.columns.iter().copied().map(Some).collect();
+        columns.resize(output.width(), None);
+        Self { output: Arc::clone(output), columns, source: output.source, split: output.split }
+    }
+
+    /// Those of each of two inputs.
+    pub(super) fn of_two(output: &Arc<LateOutput>) -> [Self; 2] {
+        let first = Self::new(output);
+        let second = match &output.second {
+            None => Self::new(output),
+            Some(second) => Self {
+                output: Arc::clone(output),
+                columns: second.columns.clone(),
+                source: second.source,
+                split: second.split,
+            },
+        };
+        [first, second]
     }
 
     /// Gives the rejected rows of a batch, in their order.
@@ -64,16 +89,22 @@ impl LateRows {
         let picked = |column: usize| {
             take(batch.rows.column(column), &places, None).map_err(|error| arrow_failure(&error))
         };
-        let mut columns: Vec<ArrayRef> =
-            self.0.columns.iter().map(|column| picked(*column)).collect::<Result<_, _>>()?;
-        for field in &self.0.schema.fields()[self.0.columns.len()..] {
+        let fields = self.output.schema.fields();
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(fields.len());
+        for (column, field) in self.columns.iter().zip(fields) {
+            columns.push(match column {
+                Some(column) => picked(*column)?,
+                None => new_null_array(field.data_type(), rejected.len()),
+            });
+        }
+        for field in &fields[self.columns.len()..] {
             columns.push(match field.name().as_str() {
                 "late_reason" => {
                     let reason = |rejected: &Rejected| rejected.late.map_or("null_time", |_| "late");
                     Arc::new(StringArray::from_iter_values(rejected.iter().map(reason)))
                 }
                 "late_operator" => {
-                    let name = std::iter::repeat_n(self.0.operator.as_str(), rejected.len());
+                    let name = std::iter::repeat_n(self.output.operator.as_str(), rejected.len());
                     Arc::new(StringArray::from_iter_values(name))
                 }
                 "late_window_start" => {
@@ -94,12 +125,12 @@ impl LateRows {
                     let by = |rejected: &Rejected| Some(interval(rejected.late?.by_us));
                     Arc::new(IntervalMonthDayNanoArray::from_iter(rejected.iter().map(by)))
                 }
-                "late_source" => self.origin(self.0.source, &picked, rejected.len())?,
-                "late_split" => self.origin(self.0.split, &picked, rejected.len())?,
+                "late_source" => self.origin(self.source, &picked, rejected.len())?,
+                "late_split" => self.origin(self.split, &picked, rejected.len())?,
                 other => return Err(Error::internal("late rows", format!("no column \"{other}\""))),
             });
         }
-        let rows = RecordBatch::try_new(Arc::clone(&self.0.schema), columns)
+        let rows = RecordBatch::try_new(Arc::clone(&self.output.schema), columns)
             .map_err(|error| Error::internal("late rows", error))?;
         out.late(StreamBatch::inserts(rows, batch.arrived));
         Ok(())
@@ -119,7 +150,10 @@ impl LateRows {
 }
 
 /// Microseconds as a column of timestamps.
-fn times(values: impl Iterator<Item = Option<i64>>, data_type: &DataType) -> Result<ArrayRef, Error> {
+pub(crate) fn times(
+    values: impl Iterator<Item = Option<i64>>,
+    data_type: &DataType,
+) -> Result<ArrayRef, Error> {
     let Some(unit) = TimeUnit::of(data_type) else {
         return Err(Error::internal("late rows", format!("{data_type} is no time attribute")));
     };

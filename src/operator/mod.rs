@@ -3,13 +3,18 @@
 //! Invariant: no await, no clock, no lock, no channel; what an operator does is a function of what
 //! it was given, row by row, never of how the rows were cut into batches.
 
+mod aggregate;
 mod calc;
 #[cfg(any(test, debug_assertions))]
 mod checked;
 pub(crate) mod evaluate;
-mod late;
+mod join;
+mod keys;
+pub(crate) mod late;
 mod limit;
+mod over;
 mod sort;
+mod store;
 mod temporal_sort;
 #[cfg(test)]
 mod testing;
@@ -36,6 +41,7 @@ const BATCH_ROWS: usize = 8192;
 pub fn create(node: &PlanNode, input: &SchemaRef) -> Result<Box<dyn Operator>, Error> {
     let schema = &node.schema;
     let late = node.late.as_ref().map(late::LateRows::new);
+    let late_of_two = || node.late.as_ref().map(late::LateRows::of_two);
     let operator: Box<dyn Operator> = match &node.operation {
         Operation::Calc(calc) => Box::new(calc::Calc::new(calc, schema)),
         Operation::WindowRows(rows) if matches!(rows.window.kind, WindowKind::Session { .. }) => {
@@ -43,6 +49,9 @@ pub fn create(node: &PlanNode, input: &SchemaRef) -> Result<Box<dyn Operator>, E
         }
         Operation::WindowRows(rows) => Box::new(window_rows::WindowRows::try_new(rows, schema, late)?),
         Operation::WindowAggregate(aggregate) => window::create(aggregate, schema, input, late)?,
+        Operation::WindowJoin(join) => Box::new(join::WindowJoin::try_new(join, schema, late_of_two())?),
+        Operation::IntervalJoin(join) => Box::new(join::IntervalJoin::try_new(join, schema, late_of_two())?),
+        Operation::Over(over) => over::create(over, schema, input, late)?,
         Operation::TemporalSort(sort) => Box::new(temporal_sort::TemporalSort::new(sort, late)),
         Operation::Sort(sort) => Box::new(sort::Sort::new(sort, schema)),
         Operation::Limit(limit) => Box::new(limit::Limit::new(limit)),
@@ -71,6 +80,15 @@ pub trait Operator: Send {
     /// `R002` if an expression fails on a row.
     fn process_batch(&mut self, batch: StreamBatch, out: &mut Output) -> Result<(), Error>;
 
+    /// Takes rows of the second input, where there are two. Between two watermarks the inputs' rows
+    /// come in any order: only their running watermarks tell which was first.
+    ///
+    /// # Errors
+    /// `R002` if an expression fails on a row.
+    fn process_second(&mut self, _batch: StreamBatch, _out: &mut Output) -> Result<(), Error> {
+        Err(Error::internal(self.name(), "it has no second input"))
+    }
+
     /// Event time has come to `watermark`. Forwards it after what it releases.
     ///
     /// # Errors
@@ -95,6 +113,12 @@ pub trait Operator: Send {
     /// `R002` if an expression fails on a row that is released.
     fn process_timer(&mut self, _now_us: i64, _out: &mut Output) -> Result<(), Error> {
         Ok(())
+    }
+
+    /// The lowest watermark that makes it give something, of those that have not come; `None`: none, as it
+    /// is now.
+    fn next_watermark(&self) -> Option<i64> {
+        None
     }
 
     /// The input has ended; `Watermark::MAX` came before. Releases what is left.

@@ -44,7 +44,7 @@ impl Sort {
     fn ordered(&mut self) -> Result<(RecordBatch, UInt32Array), Error> {
         let rows = concat_batches(&self.schema, &std::mem::take(&mut self.rows))
             .map_err(|error| arrow_failure(&error))?;
-        let order = sort_indices(&self.keys, &rows, &[], self.fetch)?;
+        let order = sort_indices(&self.keys, &rows, &[], Ties::EarliestFirst, self.fetch)?;
         Ok((rows, order))
     }
 
@@ -106,11 +106,21 @@ impl Operator for Sort {
     }
 }
 
+/// The order of rows that are equal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ties {
+    /// That of arrival.
+    EarliestFirst,
+    /// The other way round.
+    LatestFirst,
+}
+
 /// The order of `rows` by `before`, then by `keys`, then by position; at most `fetch` of it.
 pub(super) fn sort_indices(
     keys: &[SortKey],
     rows: &RecordBatch,
     before: &[ArrayRef],
+    ties: Ties,
     fetch: Option<usize>,
 ) -> Result<UInt32Array, Error> {
     let length = u32::try_from(rows.num_rows())
@@ -122,7 +132,10 @@ pub(super) fn sort_indices(
         let values = one_nan_and_zero(evaluate(&key.expr, rows)?);
         columns.push(SortColumn { values, options: Some(options) });
     }
-    columns.push(ascending(Arc::new(UInt32Array::from_iter_values(0..length))));
+    columns.push(ascending(match ties {
+        Ties::EarliestFirst => Arc::new(UInt32Array::from_iter_values(0..length)),
+        Ties::LatestFirst => Arc::new(UInt32Array::from_iter_values((0..length).rev())),
+    }));
     lexsort_to_indices(&columns, fetch).map_err(|error| arrow_failure(&error))
 }
 

@@ -10,7 +10,7 @@ use arrow::record_batch::RecordBatch;
 
 use super::evaluate::arrow_failure;
 use super::late::{LateRows, Missed, Rejected};
-use super::sort::sort_indices;
+use super::sort::{Ties, sort_indices};
 use super::{BATCH_ROWS, Operator, Output, StateSize};
 use crate::error::Error;
 use crate::plan::{SortKey, TemporalSortNode};
@@ -131,7 +131,7 @@ impl TemporalSort {
         let mut rows = interleave_record_batch(&sources, &picks).map_err(|error| arrow_failure(&error))?;
         if !self.rest.is_empty() {
             let times: ArrayRef = Arc::new(Int64Array::from_iter_values(due.iter().map(|(time, _)| *time)));
-            let order = sort_indices(&self.rest, &rows, &[times], None)?;
+            let order = sort_indices(&self.rest, &rows, &[times], Ties::EarliestFirst, None)?;
             rows = take_record_batch(&rows, &order).map_err(|error| arrow_failure(&error))?;
         }
         let running: Vec<i64> = due.iter().map(|(_, row)| row.running).collect();
@@ -209,6 +209,10 @@ impl Operator for TemporalSort {
         Ok(())
     }
 
+    fn next_watermark(&self) -> Option<i64> {
+        self.held.first_key_value().map(|((time, _), _)| *time)
+    }
+
     fn finish(&mut self, out: &mut Output) -> Result<(), Error> {
         self.release(i64::MAX, out)
     }
@@ -282,6 +286,7 @@ mod tests {
             source: None,
             split: None,
             schema: Arc::new(arrow::datatypes::Schema::new(fields)),
+            second: None,
         }));
         // At watermark 6 the rows up to 6 have gone out: 4.5 and 5 are late by 1.5 s and 1 s.
         let mut all = rows(&FLINK);

@@ -8,8 +8,9 @@ use datafusion_physical_expr::expressions::Column;
 use super::text::physical as expression;
 use super::window_text::{duration, window};
 use super::{
-    AggregateCall, AggregatePhase, CalcNode, Distribution, EmitMode, NodeId, Operation, PlanNode, SinkTarget,
-    SortKey, SourceNode, StreamPlan, WindowAggregateNode, WindowSource, sql_type_name,
+    AggregateCall, AggregatePhase, CalcNode, Distribution, EmitMode, ExprRef, IntervalJoinNode, JoinKind,
+    NodeId, Operation, OverNode, OverTrigger, PlanNode, SinkTarget, SortKey, SourceNode, StreamPlan,
+    WindowAggregateNode, WindowJoinNode, WindowSource, sql_type_name,
 };
 
 impl StreamPlan {
@@ -93,6 +94,9 @@ impl Operation {
             Self::Calc(_) => "Calc",
             Self::WindowRows(_) => "WindowRows",
             Self::WindowAggregate(_) => "WindowAggregate",
+            Self::WindowJoin(_) => "WindowJoin",
+            Self::IntervalJoin(_) => "IntervalJoin",
+            Self::Over(_) => "Over",
             Self::Union => "Union",
             Self::Exchange(_) => "Exchange",
             Self::TemporalSort(_) => "TemporalSort",
@@ -118,6 +122,9 @@ pub(super) fn details(node: &PlanNode, input: Option<&Schema>) -> String {
             window(&rows.window, column_name(input, rows.time), &partition)
         }
         Operation::WindowAggregate(aggregate) => aggregate_details(aggregate, input),
+        Operation::WindowJoin(join) => window_join_details(join),
+        Operation::IntervalJoin(join) => interval_join_details(join),
+        Operation::Over(over) => over_details(over, input),
         Operation::Union => String::new(),
         Operation::Exchange(Distribution::Single) => "single".to_owned(),
         Operation::Exchange(Distribution::Hash(keys)) => {
@@ -240,6 +247,79 @@ fn aggregate_details(aggregate: &WindowAggregateNode, input: Option<&Schema>) ->
     parts.join("; ")
 }
 
+fn window_join_details(join: &WindowJoinNode) -> String {
+    let bounds = join.windows[0];
+    let name = |column: usize| column_name(Some(&join.pair), column);
+    let window = format!("window [{}, {})", name(bounds.start), name(bounds.end));
+    let what = (join.kind, window, &join.keys, join.condition.as_ref());
+    join_details(what, &join.pair, join.first_width)
+}
+
+fn interval_join_details(join: &IntervalJoinNode) -> String {
+    let name = |input: usize| {
+        let first = if input == 0 { 0 } else { join.first_width };
+        column_name(Some(&join.pair), first + join.times[input])
+    };
+    let (first, second) = (name(0), name(1));
+    let at = |us: i64| match us {
+        0 => first.to_owned(),
+        us if us < 0 => format!("{first} - {}", duration(us.saturating_neg())),
+        us => format!("{first} + {}", duration(us)),
+    };
+    let interval = match (join.lower_us, join.upper_us) {
+        (Some(lower), Some(upper)) if lower == upper => format!("{second} = {}", at(lower)),
+        (Some(lower), Some(upper)) => format!("{second} between {} and {}", at(lower), at(upper)),
+        (Some(lower), None) => format!("{second} >= {}", at(lower)),
+        (None, Some(upper)) => format!("{second} <= {}", at(upper)),
+        (None, None) => String::new(),
+    };
+    let what = (join.kind, interval, &join.keys, join.condition.as_ref());
+    join_details(what, &join.pair, join.first_width)
+}
+
+fn join_details(
+    (kind, time, keys, condition): (JoinKind, String, &[Vec<usize>; 2], Option<&ExprRef>),
+    pair: &Schema,
+    first_width: usize,
+) -> String {
+    let mut parts = vec![format!("{kind:?}").to_uppercase(), time];
+    let name = |column: usize| column_name(Some(pair), column);
+    let keys = keys[0].iter().zip(&keys[1]);
+    let keys: Vec<String> =
+        keys.map(|(first, second)| format!("{} = {}", name(*first), name(first_width + *second))).collect();
+    if !keys.is_empty() {
+        parts.push(format!("keys [{}]", keys.join(", ")));
+    }
+    if let Some(condition) = condition {
+        parts.push(format!("where {}", expression(condition)));
+    }
+    parts.join("; ")
+}
+
+fn over_details(over: &OverNode, input: Option<&Schema>) -> String {
+    let mut parts = vec![match over.trigger {
+        OverTrigger::EventTime { time, .. } => format!("by time {}", column_name(input, time)),
+        OverTrigger::WindowClose { bounds, .. } => {
+            format!("window [{}, {})", column_name(input, bounds.start), column_name(input, bounds.end))
+        }
+        OverTrigger::End => "at the end".to_owned(),
+    }];
+    if !over.partition.is_empty() {
+        parts.push(format!("keys [{}]", column_names(input, &over.partition).join(", ")));
+    }
+    if !over.order.is_empty() {
+        let keys: Vec<_> = over.order.iter().map(sort_key).collect();
+        let latest = if over.latest_first { ", latest first" } else { "" };
+        parts.push(format!("order [{}{latest}]", keys.join(", ")));
+    }
+    let calls: Vec<_> = over.calls.iter().map(|call| call.text.as_str()).collect();
+    parts.push(format!("compute [{}]", calls.join(", ")));
+    if let Some(limit) = over.limit {
+        parts.push(format!("{} <= {}", over.calls[limit.call].text, limit.most));
+    }
+    parts.join("; ")
+}
+
 fn call(call: &AggregateCall) -> String {
     let text = call.function.human_display().unwrap_or_else(|| call.function.name()).to_owned();
     if call.order_sensitive { format!("{text} in order") } else { text }
@@ -248,8 +328,8 @@ fn call(call: &AggregateCall) -> String {
 fn sort_key(key: &SortKey) -> String {
     let direction = if key.descending { " DESC" } else { "" };
     let nulls = match (key.descending, key.nulls_first) {
-        (false, true) => " NULLS FIRST",
-        (true, false) => " NULLS LAST",
+        (false, false) => " NULLS LAST",
+        (true, true) => " NULLS FIRST",
         _ => "",
     };
     format!("{}{direction}{nulls}", expression(&key.expr))

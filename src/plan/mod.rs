@@ -18,11 +18,13 @@ mod emit;
 mod explain;
 mod function;
 mod function_names;
+mod join_node;
 mod json;
 mod late;
 mod lint;
 mod local_schema;
 mod lower;
+mod over_node;
 mod places;
 mod rewrite;
 mod stream_plan;
@@ -47,11 +49,15 @@ use crate::sql::{self, Statement};
 pub use bind::sql_type_name;
 #[cfg(feature = "runtime")]
 pub(crate) use function::{ExactSum, Finish, Finished};
+pub use join_node::IntervalJoinNode;
 pub use late::LATE_COLUMNS;
 #[cfg(test)]
 pub(crate) use late::late_columns as late_fields;
 pub use lint::Lint;
 pub use local_schema::{grouping_id, grouping_id_type, local_schema};
+pub use over_node::{
+    FrameBound, FrameUnit, OverCall, OverFrame, OverFunction, OverNode, OverTrigger, RankLimit,
+};
 pub use stream_plan::*;
 
 /// Stack for one call: expressions of thousands of terms are walked by recursion.

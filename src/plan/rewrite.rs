@@ -1,7 +1,7 @@
 //! Plan to plan: types coerced, constants folded, filters and projections moved.
 //!
-//! Only rules that are safe for streams. Left out on purpose: whatever makes joins or aggregates of
-//! subqueries, splits `COUNT(DISTINCT)` into two aggregations (the window columns would no longer be
+//! Only rules that are safe for streams. EXISTS and IN become joins, which are lowered or refused like
+//! those that a query writes. Left out on purpose: whatever makes aggregates of subqueries, splits `COUNT(DISTINCT)` into two aggregations (the window columns would no longer be
 //! found), or replaces a stream by nothing (its watermark would be gone).
 
 use std::sync::Arc;
@@ -14,7 +14,10 @@ use datafusion_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion_optimizer::analyzer::Analyzer;
 use datafusion_optimizer::common_subexpr_eliminate::CommonSubexprEliminate;
+use datafusion_optimizer::decorrelate_predicate_subquery::DecorrelatePredicateSubquery;
+use datafusion_optimizer::eliminate_cross_join::EliminateCrossJoin;
 use datafusion_optimizer::eliminate_duplicated_expr::EliminateDuplicatedExpr;
+use datafusion_optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion_optimizer::optimize_projections::OptimizeProjections;
 use datafusion_optimizer::push_down_filter::PushDownFilter;
 use datafusion_optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggregate;
@@ -46,7 +49,10 @@ pub(super) fn optimize(session: &Session, plan: LogicalPlan) -> Result<LogicalPl
     let rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![
         Arc::new(SimplifyExpressions::new()),
         Arc::new(ReplaceDistinctWithAggregate::new()),
+        Arc::new(DecorrelatePredicateSubquery::new()),
+        Arc::new(ExtractEquijoinPredicate::new()),
         Arc::new(EliminateDuplicatedExpr::new()),
+        Arc::new(EliminateCrossJoin::new()),
         Arc::new(PushDownFilter::new()),
         Arc::new(CommonSubexprEliminate::new()),
         Arc::new(OptimizeProjections::new()),

@@ -8,7 +8,7 @@ use chrono_tz::Tz;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
 
-use super::Lint;
+use super::{IntervalJoinNode, Lint, OverNode};
 use crate::catalog::{NullTime, Table};
 use crate::stream::TimeUnit;
 
@@ -69,6 +69,27 @@ pub struct LateOutput {
     pub split: Option<usize>,
     /// The columns of the rows.
     pub schema: SchemaRef,
+    /// Of a node of two inputs: where the second one's rows go. Columns that only those have stand
+    /// behind the ones of the first.
+    pub second: Option<SecondLate>,
+}
+
+/// The columns of late rows of a second input.
+#[derive(Debug, Clone)]
+pub struct SecondLate {
+    /// For each column of the late rows that is not one of `late_…`, the input's column.
+    pub columns: Vec<Option<usize>>,
+    /// As of the first input.
+    pub source: Option<usize>,
+    /// As of the first input.
+    pub split: Option<usize>,
+}
+
+impl LateOutput {
+    /// How many columns stand before those of `late_…`.
+    pub fn width(&self) -> usize {
+        self.second.as_ref().map_or(self.columns.len(), |second| second.columns.len())
+    }
 }
 
 /// What a stream promises. EXPLAIN prints it for every node.
@@ -100,6 +121,12 @@ pub enum Operation {
     WindowRows(WindowRowsNode),
     /// Aggregates per window and key.
     WindowAggregate(Box<WindowAggregateNode>),
+    /// Joins rows of the same window. Two inputs.
+    WindowJoin(Box<WindowJoinNode>),
+    /// Joins rows whose times are not far apart. Two inputs.
+    IntervalJoin(Box<IntervalJoinNode>),
+    /// Values of each row over the rows around it.
+    Over(Box<OverNode>),
     /// All rows of all inputs; the schemas are equal but for names.
     Union,
     /// Moves rows to other subtasks.
@@ -270,6 +297,9 @@ pub enum WindowSource {
         unit: TimeUnit,
         /// The zone whose wall clock the windows were cut by; their bounds are on that clock.
         zone: Option<Tz>,
+        /// A row stands there once for each of its windows, which are these of the time in that column:
+        /// it is a late row where it is late for the last of them. `None`: it stands there once.
+        copies: Option<(usize, WindowSpec)>,
     },
 }
 
@@ -364,6 +394,74 @@ pub enum AggregatePhase {
     /// States in (the output of `Local`), results out. `keys`, filters and arguments of this node
     /// are those of the local one and are not evaluated again.
     Final,
+}
+
+/// Joins the rows of two inputs that are in the same window, when it closes.
+///
+/// Output columns: those of the first input, then, but for `Semi` and `Anti`, those of the second.
+#[derive(Debug, Clone)]
+pub struct WindowJoinNode {
+    /// Which rows come out.
+    pub kind: JoinKind,
+    /// Each input's columns of `window_start` and `window_end`.
+    pub windows: [WindowBounds; 2],
+    /// The time attributes' step.
+    pub unit: TimeUnit,
+    /// The zone whose wall clock the windows were cut by.
+    pub zone: Option<Tz>,
+    /// Each input's columns that must be equal, of the same types and in the same order.
+    pub keys: [Vec<usize>; 2],
+    /// Whether a NULL is equal to another one.
+    pub null_is_equal: bool,
+    /// What else must be true of a pair, over `pair`.
+    pub condition: Option<ExprRef>,
+    /// The columns of the first input, then those of the second.
+    pub pair: SchemaRef,
+    /// How many columns the first input has.
+    pub first_width: usize,
+}
+
+/// The columns of a window's bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WindowBounds {
+    /// Column of `window_start`.
+    pub start: usize,
+    /// Column of `window_end`.
+    pub end: usize,
+}
+
+/// Which rows a join gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JoinKind {
+    /// Pairs.
+    Inner,
+    /// Pairs, and rows of the first input without one.
+    Left,
+    /// Pairs, and rows of the second input without one.
+    Right,
+    /// Pairs, and rows of both inputs without one.
+    Full,
+    /// Rows of the first input that have a pair.
+    Semi,
+    /// Rows of the first input that have none.
+    Anti,
+}
+
+impl JoinKind {
+    /// Whether rows of the first input are in the result though they have no pair.
+    pub fn keeps_first(self) -> bool {
+        matches!(self, Self::Left | Self::Full | Self::Anti)
+    }
+
+    /// Whether rows of the second input are in the result though they have no pair.
+    pub fn keeps_second(self) -> bool {
+        matches!(self, Self::Right | Self::Full)
+    }
+
+    /// Whether pairs come out, and not rows of the first input alone.
+    pub fn gives_pairs(self) -> bool {
+        !matches!(self, Self::Semi | Self::Anti)
+    }
 }
 
 /// How rows are spread over the subtasks of the next node.

@@ -10,7 +10,7 @@ use super::channel::{ChannelProbe, Receiver, Sender, Signal, channel};
 use super::exchange::Outputs;
 use super::job::JobOptions;
 use super::measure::{JobCells, MarkerClock, OperatorCell, Questions, TaskCells, TaskClock};
-use super::merge::{Inputs, Merge, MergeOrder};
+use super::merge::{Inputs, Merge, MergeOrder, Second};
 use super::meter::Meter;
 use super::metrics::{OperatorReport, SourceCounters};
 use super::sink::SinkEnd;
@@ -140,6 +140,8 @@ struct Draft {
     /// The table, if the task writes late rows.
     late_table: Option<String>,
     reads_table: bool,
+    /// Of a join: the other stream that its task takes.
+    second: Option<Second>,
     /// Its inputs are the subtasks of one stage.
     in_step: bool,
 }
@@ -249,7 +251,8 @@ impl Builder<'_> {
             }
             Operation::Exchange(distribution) => self.exchange(&node, distribution),
             Operation::WindowAggregate(aggregate) => self.window_aggregate(id, &node, aggregate),
-            Operation::Calc(_) | Operation::WindowRows(_) => {
+            Operation::WindowJoin(_) | Operation::IntervalJoin(_) => self.join(id, &node),
+            Operation::Calc(_) | Operation::WindowRows(_) | Operation::Over(_) => {
                 let mut stage = self.stage(self.input_of(&node)?)?;
                 self.chain(&mut stage, id, &node)?;
                 Ok(stage)
@@ -425,6 +428,7 @@ impl Builder<'_> {
             rejects: None,
             late_table: None,
             reads_table: false,
+            second: None,
             in_step: false,
         }
     }
@@ -463,21 +467,53 @@ impl Builder<'_> {
         Ok(draft)
     }
 
+    /// The subtasks of a node of two inputs, each with both inputs' rows of its keys.
+    fn join(&mut self, id: NodeId, node: &PlanNode) -> Result<Stage, Error> {
+        let [first, second] = node.inputs.as_slice() else {
+            return Err(Error::internal("runtime", "a join lacks an input"));
+        };
+        let exchanges = [self.node(*first)?.clone(), self.node(*second)?.clone()];
+        let is_hashed =
+            exchanges.iter().all(|node| matches!(node.operation, Operation::Exchange(Distribution::Hash(_))));
+        let count = if is_hashed { self.options.parallelism.max(1) } else { 1 };
+        let signals: Vec<_> = (0..count).map(|_| Arc::new(Signal::default())).collect();
+        let mut receivers: Vec<Vec<Receiver>> = (0..count).map(|_| Vec::new()).collect();
+        let mut from = 0;
+        for exchange in &exchanges {
+            from = receivers[0].len();
+            let stage = self.stage(self.input_of(exchange)?)?;
+            match &exchange.operation {
+                Operation::Exchange(Distribution::Hash(keys)) if count > 1 => {
+                    self.spread_to(stage, keys, &signals, &mut receivers);
+                }
+                Operation::Exchange(_) => {
+                    for draft in stage {
+                        receivers[0].push(self.connect(draft, &signals[0]));
+                    }
+                }
+                _ => return Err(Error::internal("runtime", "the input of a join is no exchange")),
+            }
+        }
+        let (schema, order) = (Arc::clone(&exchanges[0].schema), order_of(is_aligned(node)));
+        let ends = receivers.into_iter().zip(signals).enumerate();
+        let mut stage: Stage = ends
+            .map(|(number, (receivers, signal))| {
+                let mut draft = self.joined(&format!("join {number}"), receivers, signal, order, &schema);
+                draft.in_step = true;
+                draft.second = Some(Second { from, schema: Arc::clone(&exchanges[1].schema) });
+                draft
+            })
+            .collect();
+        self.link(&mut stage, id, node, &schema)?;
+        Ok(stage)
+    }
+
     /// As many new subtasks as the job's parallelism, each with the rows of its keys.
     fn spread(&mut self, stage: Stage, keys: &[usize], schema: &SchemaRef, bounded: bool) -> Stage {
         let count = self.options.parallelism;
         let signals: Vec<_> = (0..count).map(|_| Arc::new(Signal::default())).collect();
         let mut receivers: Vec<Vec<Receiver>> = (0..count).map(|_| Vec::new()).collect();
-        for draft in stage {
-            let mut senders = Vec::with_capacity(count);
-            for (target, signal) in signals.iter().enumerate() {
-                let (sender, receiver) = channel(self.options.channel_rows(), &draft.signal, signal);
-                senders.push(sender);
-                receivers[target].push(receiver);
-            }
-            let outputs = Outputs::hash(senders, keys.to_vec(), self.options.seed);
-            self.complete(draft, Ending::Outputs(outputs));
-        }
+        self.spread_to(stage, keys, &signals, &mut receivers);
         let ends = receivers.into_iter().zip(signals).enumerate();
         ends.map(|(number, (receivers, signal))| {
             let name = format!("subtask {number}");
@@ -487,6 +523,26 @@ impl Builder<'_> {
             draft
         })
         .collect()
+    }
+
+    /// Ends each task of a stage in a channel to each of those that sleep on `signals`.
+    fn spread_to(
+        &mut self,
+        stage: Stage,
+        keys: &[usize],
+        signals: &[Arc<Signal>],
+        receivers: &mut [Vec<Receiver>],
+    ) {
+        for draft in stage {
+            let mut senders = Vec::with_capacity(signals.len());
+            for (target, signal) in signals.iter().enumerate() {
+                let (sender, receiver) = channel(self.options.channel_rows(), &draft.signal, signal);
+                senders.push(sender);
+                receivers[target].push(receiver);
+            }
+            let outputs = Outputs::hash(senders, keys.to_vec(), self.options.seed);
+            self.complete(draft, Ending::Outputs(outputs));
+        }
     }
 
     /// Ends a task in a channel to the task that sleeps on `receiver`.
@@ -545,7 +601,9 @@ impl Builder<'_> {
         self.graph.tasks.push(Task {
             name: draft.name,
             signal: draft.signal,
-            input: Merge::new(draft.inputs, draft.order, draft.schema, batch_rows).in_step(draft.in_step),
+            input: Merge::new(draft.inputs, draft.order, draft.schema, batch_rows)
+                .in_step(draft.in_step)
+                .of_two(draft.second),
             chain,
             end,
             intake: Meter::new(&cells, 0),

@@ -19,7 +19,7 @@ use crate::connector::{CancelToken, Connectors};
 use crate::error::Error;
 use crate::operator::KeyFilter;
 use crate::plan::StreamPlan;
-use crate::stream::{StreamBatch, StreamElement, Watermark};
+use crate::stream::{Clock, StreamBatch, StreamElement, Watermark};
 
 /// The order in which a [`Stepped`] job does its pieces of work.
 #[derive(Debug, Clone)]
@@ -78,6 +78,7 @@ pub struct Stepped {
     schedule: Schedule,
     failure: Option<Error>,
     started: Instant,
+    clock: Arc<dyn Clock>,
 }
 
 impl Stepped {
@@ -105,6 +106,7 @@ impl Stepped {
             schedule,
             failure: None,
             started: Instant::now(),
+            clock: Arc::clone(&options.clock.0),
         })
     }
 
@@ -286,6 +288,27 @@ impl Stepped {
     /// The splits of all sources, source by source, in their order.
     pub fn splits(&self) -> Vec<SplitStatus> {
         self.sources.iter().flat_map(|source| source.counters.splits.list(&source.name)).collect()
+    }
+
+    /// The next moment after now at which time alone changes something, or one before that; `None`: as it is
+    /// now, nothing does. Microseconds of the job's clock, as [`Clock::elapsed_us`].
+    pub fn next_due_us(&self) -> Option<i64> {
+        let running = || {
+            self.slots.iter().filter_map(|slot| match slot {
+                Slot::Runs(task) => Some(task),
+                Slot::Over(..) => None,
+            })
+        };
+        let (now_us, wall_us) = (self.clock.elapsed_us(), self.clock.wall_us());
+        let own = running().filter_map(|task| task.next_due_us());
+        // Where the watermark goes with the clock, it comes to each end of a window.
+        let lags: Vec<i64> = running().filter_map(|task| task.clock_lag_us()).collect();
+        let until = |watermark: i64| {
+            let lags = lags.iter().map(move |lag| watermark.saturating_add(*lag).saturating_sub(wall_us));
+            lags.filter(|left| *left > 0).map(|left| now_us.saturating_add(left)).min()
+        };
+        let reached = running().flat_map(|task| task.next_watermarks()).filter_map(until);
+        own.chain(reached).filter(|due| *due > now_us).min()
     }
 
     /// The last watermark that came to the sink of the query, or the lowest of its sinks, before the

@@ -14,7 +14,7 @@ use super::sink::SinkEnd;
 use crate::connector::CancelToken;
 use crate::error::Error;
 use crate::operator::{Operator, Output, RowCounts};
-use crate::stream::{Clock, LatencyMarker, StreamElement, Watermark};
+use crate::stream::{Clock, LatencyMarker, StreamBatch, StreamElement, Watermark};
 
 /// Longest sleep between two looks at whether the job was cancelled.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
@@ -218,6 +218,11 @@ impl Task {
         }
         match self.input.next()? {
             Merged::Element(element) => self.take(element)?,
+            Merged::Second(batch) => {
+                self.note_wait(&batch);
+                feed_second(&mut self.chain, &mut self.end, batch)?;
+                self.progress.ended = self.stop_if_satisfied()?;
+            }
             Merged::Pending => {
                 self.end.flush()?;
                 return Ok(Worked::Waiting);
@@ -235,8 +240,7 @@ impl Task {
         }
         let arrived = match &element {
             StreamElement::Batch(batch) => {
-                let since = self.input.waited_since().unwrap_or(batch.arrived);
-                self.intake.waited(since, batch.num_rows() as u64);
+                self.note_wait(batch);
                 Some(batch.arrived)
             }
             _ => None,
@@ -257,6 +261,12 @@ impl Task {
         Ok(())
     }
 
+    /// Measures how long rows have waited to be taken.
+    fn note_wait(&mut self, batch: &StreamBatch) {
+        let since = self.input.waited_since().unwrap_or(batch.arrived);
+        self.intake.waited(since, batch.num_rows() as u64);
+    }
+
     fn close(&mut self, cancel: &CancelToken) {
         if !self.progress.is_closed && !cancel.is_cancelled() {
             self.side_outputs().for_each(|sender| sender.send(StreamElement::End));
@@ -272,6 +282,23 @@ impl Task {
             Some(Duration::from_micros(left.unsigned_abs()))
         });
         until_timer.unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP)
+    }
+
+    /// When time alone gives it something to do: timers of its operators, what its input does by itself.
+    pub(super) fn next_due_us(&self) -> Option<i64> {
+        let timers = self.timers.iter().flat_map(|_| &self.chain);
+        let timer = timers.filter_map(|link| link.operator.next_timer()).min();
+        [timer, self.input.next_due_us()].into_iter().flatten().min()
+    }
+
+    /// How far its watermark lies behind the wall clock, if it reads a table and moves with that.
+    pub(super) fn clock_lag_us(&self) -> Option<i64> {
+        self.input.clock_lag_us()
+    }
+
+    /// Watermarks, each the lowest that makes an operator give something.
+    pub(super) fn next_watermarks(&self) -> impl Iterator<Item = i64> {
+        self.chain.iter().filter_map(|link| link.operator.next_watermark())
     }
 
     /// Wakes the operators whose time has come. Whether there was one.
@@ -445,6 +472,20 @@ fn feed(chain: &mut [Link], end: &mut End, element: StreamElement) -> Result<(),
     pass_on(link, rest, end)
 }
 
+/// Gives rows of its second input to the first operator of a chain.
+fn feed_second(chain: &mut [Link], end: &mut End, batch: StreamBatch) -> Result<(), Error> {
+    let Some((link, rest)) = chain.split_first_mut() else {
+        return Err(Error::internal("task", "rows of a second input without an operator of two"));
+    };
+    let rows = batch.num_rows() as u64;
+    link.report.rows_in += rows;
+    let started = link.meter.takes(&batch);
+    let processed = link.operator.process_second(batch, &mut link.output);
+    link.meter.worked(started, rows, link.output.rows() > 0);
+    processed.map_err(|error| error.context(format_args!("operator \"{}\"", link.report.name)))?;
+    pass_on(link, rest, end)
+}
+
 fn pass_on(link: &mut Link, rest: &mut [Link], end: &mut End) -> Result<(), Error> {
     link.meter.counts(&link.output.counts);
     link.meter.publish(link.operator.as_mut(), false);
@@ -524,6 +565,14 @@ impl Inputs for Box<dyn Inputs> {
 
     fn is_deserted(&mut self) -> bool {
         self.as_mut().is_deserted()
+    }
+
+    fn next_due_us(&self) -> Option<i64> {
+        self.as_ref().next_due_us()
+    }
+
+    fn clock_lag_us(&self) -> Option<i64> {
+        self.as_ref().clock_lag_us()
     }
 
     fn advanced(&mut self) -> Option<Watermark> {

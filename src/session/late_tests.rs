@@ -412,6 +412,16 @@ fn a_side_table_can_be_read_while_it_is_written() {
         seen = rows(&mut session, "SELECT v, late_reason FROM side").unwrap();
     }
     assert_eq!(seen, ["3,late"]);
+    // Other statements work on it: windows over its rows, an insert of them.
+    let again = "CREATE TABLE again (v BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
+        WITH ('connector' = 'memory', 'name' = 'side');
+        SELECT window_start, SUM(v) AS s FROM TABLE(TUMBLE(TABLE again, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+        GROUP BY window_start, window_end;";
+    assert_eq!(rows(&mut session, again).unwrap(), ["00:00:00,3"]);
+    let kept =
+        "CREATE TABLE kept (v BIGINT) WITH ('connector' = 'memory'); INSERT INTO kept SELECT v FROM side;
+        SELECT v FROM kept;";
+    assert_eq!(rows(&mut session, kept).unwrap(), ["3"]);
     drop(sender);
     while query.next_batch().unwrap().is_some() {}
     assert_eq!(query.finish().unwrap().late_rows, [("side".to_owned(), 1)]);

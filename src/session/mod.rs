@@ -141,6 +141,16 @@ impl Session {
         &self.jobs
     }
 
+    /// The names of all functions that queries can use.
+    pub fn function_names(&self) -> Vec<String> {
+        self.planner().function_names()
+    }
+
+    /// Its connectors.
+    pub fn connectors(&self) -> &Connectors {
+        &self.connectors
+    }
+
     /// Its settings.
     pub fn settings(&self) -> &Settings {
         &self.settings

@@ -99,6 +99,11 @@ impl SteppedHandle {
         self.job.settle().map_err(|error| self.origin.mark(error))
     }
 
+    /// See [`Stepped::next_due_us`].
+    pub fn next_due_us(&self) -> Option<i64> {
+        self.job.next_due_us()
+    }
+
     /// See [`Stepped::take_rows`].
     pub fn take_rows(&mut self) -> Vec<StreamBatch> {
         self.job.take_rows()

@@ -63,14 +63,18 @@ mod errors;
 mod interval;
 mod lexer;
 mod query;
+mod scan;
 mod script;
 mod statement;
 mod types;
 mod unread;
+mod variables;
 
 use sqlparser::ast::{Expr, FunctionArguments, Ident, ObjectName, WindowType};
 
 pub use ast::*;
+pub use scan::{Piece, PieceKind, scan};
+pub use variables::Variables;
 
 use crate::error::Error;
 

@@ -96,27 +96,37 @@ impl Fold {
         self.rows.is_empty()
     }
 
+    /// The `most` rows that changed last, in their order.
+    ///
+    /// # Errors
+    /// An internal error if the rows can't be read back.
+    pub fn latest(&self, most: usize) -> Result<RecordBatch, Error> {
+        let mut rows: Vec<&Arc<[u8]>> = self.rows.values().rev().take(most).collect();
+        rows.reverse();
+        self.batch(&rows)
+    }
+
     /// The rows in batches of `batch_rows` at most, which is ≥ 1.
     ///
     /// # Errors
     /// An internal error if the rows can't be read back.
     pub fn batches(&self, batch_rows: usize) -> Result<Vec<RecordBatch>, Error> {
-        let fault = |error| Error::internal("fold", error);
         let rows: Vec<&Arc<[u8]>> = self.rows.values().collect();
+        rows.chunks(batch_rows.max(1)).map(|rows| self.batch(rows)).collect()
+    }
+
+    fn batch(&self, rows: &[&Arc<[u8]>]) -> Result<RecordBatch, Error> {
+        let fault = |error| Error::internal("fold", error);
         let parser = self.converter.parser();
-        rows.chunks(batch_rows.max(1))
-            .map(|rows| {
-                let columns: Vec<ArrayRef> = match self.schema.fields().is_empty() {
-                    true => Vec::new(),
-                    false => {
-                        let rows = rows.iter().map(|row| parser.parse(row));
-                        self.converter.convert_rows(rows).map_err(fault)?
-                    }
-                };
-                let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
-                RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options).map_err(fault)
-            })
-            .collect()
+        let columns: Vec<ArrayRef> = match self.schema.fields().is_empty() {
+            true => Vec::new(),
+            false => {
+                let rows = rows.iter().map(|row| parser.parse(row));
+                self.converter.convert_rows(rows).map_err(fault)?
+            }
+        };
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options).map_err(fault)
     }
 }
 
@@ -160,6 +170,8 @@ mod tests {
         fold.apply(&first).unwrap();
         fold.apply(&batch(&[(UpdateBefore, "a", 1), (UpdateAfter, "a", 2)])).unwrap();
         assert_eq!(rows(&fold), ["b1", "c1", "b1", "a2"]);
+        let latest = fold.latest(2).unwrap();
+        assert_eq!(latest.column(0).as_string::<i32>().iter().flatten().collect::<Vec<_>>(), ["b", "a"]);
         // Of equal rows the last one goes.
         fold.apply(&batch(&[(Delete, "b", 1)])).unwrap();
         assert_eq!(rows(&fold), ["b1", "c1", "a2"]);

@@ -10,6 +10,11 @@ pub(super) enum Directive {
     Test(String),
     /// The name of the query that follows.
     Query(String),
+    /// A value for `${name}` in scripts.
+    Variable {
+        name: String,
+        value: String,
+    },
     Include {
         path: String,
         tables_only: bool,
@@ -84,10 +89,11 @@ pub(super) struct Fault {
     pub(super) hint: String,
 }
 
-const WORDS: [&str; 18] = [
+const WORDS: [&str; 19] = [
     "test",
     "query",
     "include",
+    "variable",
     "clock",
     "advance",
     "bounded",
@@ -180,6 +186,7 @@ fn usage(first: &str) -> &'static str {
     match first {
         "test" => "Write test \"what it shows\".",
         "query" => "Write query NAME before the query.",
+        "variable" => "Write variable NAME \"value\" above the include.",
         "include" => "Write include \"file.sql\", or include tables \"file.sql\".",
         "clock" => "Write clock 2024-05-01 09:00:00.",
         "advance" => "Write advance 30 seconds, or advance to 2024-05-01 09:00:00.",
@@ -285,6 +292,10 @@ impl Words {
         Ok(match first {
             "test" => Directive::Test(self.name("the name of the test", first)?),
             "query" => Directive::Query(self.name("the name of the query", first)?),
+            "variable" => Directive::Variable {
+                name: self.name("the name of a variable", first)?,
+                value: self.name("its value", first)?,
+            },
             "include" => {
                 let tables_only = self.accept("tables");
                 Directive::Include { path: self.name("the path of the script", first)?, tables_only }

@@ -169,6 +169,10 @@ impl<'a> Run<'a> {
                 self.name = Some(name.clone());
                 Ok(())
             }
+            Directive::Variable { name, value } => {
+                world.set_variable(name, value);
+                Ok(())
+            }
             Directive::Include { path, tables_only } => {
                 let name = self.name.take();
                 world.include(&self.file.folder, path, name, *tables_only)

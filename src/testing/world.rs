@@ -18,7 +18,7 @@ use crate::connector::{Connectors, Feed, FeedEvent, INGESTION_TIME, Memory};
 use crate::error::{Span, did_you_mean};
 use crate::runtime::Schedule;
 use crate::session::{Outcome, Session, SteppedHandle};
-use crate::sql::{CreateTable, Key, SpannedStatement, Statement, TableOption};
+use crate::sql::{CreateTable, Key, SpannedStatement, Statement, TableOption, Variables};
 use crate::stream::{Clock, VirtualClock, Watermark};
 
 /// The options of a table that a test keeps; all others are those of its connector or format.
@@ -40,6 +40,7 @@ pub(super) struct World {
     /// Tables that end, and splits that are there from the start, as the test calls the tables.
     bounded: Vec<String>,
     splits: Vec<(String, String)>,
+    variables: Variables,
     /// Tables and splits that are at an end.
     ended: BTreeSet<(String, Option<String>)>,
 }
@@ -88,7 +89,8 @@ impl World {
         for (key, value) in settings {
             session.set(key, &value.to_string()).expect("the settings are there and take these values");
         }
-        Self { session, feed, clock, jobs: Vec::new(), seed, bounded, splits: used, ended: BTreeSet::new() }
+        let (jobs, variables, ended) = (Vec::new(), Variables::default(), BTreeSet::new());
+        Self { session, feed, clock, jobs, seed, bounded, splits: used, variables, ended }
     }
 
     /// Does statements that begin at `line` of a file.
@@ -128,7 +130,19 @@ impl World {
         let path = folder.join(path);
         let text = std::fs::read_to_string(&path)
             .map_err(|error| Stop::Failed(format!("can't read \"{}\": {error}", path.display())))?;
-        self.sql(&path.display().to_string(), 1, &text, name, tables_only)
+        let (file, dir) = (path.display().to_string(), path.parent().unwrap_or(Path::new(".")));
+        let text = self.variables.with_dir(&dir.to_string_lossy()).replace(&file, &text).map_err(
+            |error| match error.hint_text().is_some_and(|hint| hint.starts_with("Pass -D")) {
+                true => error.hint("Write variable NAME \"value\" above the include."),
+                false => error,
+            },
+        )?;
+        self.sql(&file, 1, &text, name, tables_only)
+    }
+
+    /// A value for `${name}` in the scripts that are included from here on.
+    pub(super) fn set_variable(&mut self, name: &str, value: &str) {
+        self.variables.set(name, value);
     }
 
     fn statement(&mut self, statement: SpannedStatement, name: &mut Option<String>) -> Result<(), Stop> {
@@ -346,8 +360,28 @@ impl World {
     }
 
     pub(super) fn advance(&mut self, us: i64) -> Result<(), Stop> {
-        self.clock.advance(Duration::from_micros(us.unsigned_abs()));
-        self.settle()
+        let end_us = self.clock.elapsed_us().saturating_add(us);
+        let moved = self.stop_at_deadlines(end_us);
+        // The clock comes to its end also where something has failed on the way.
+        self.move_clock(end_us);
+        moved.and_then(|()| self.settle())
+    }
+
+    /// Lets time pass from one moment to the next at which it changes something, in their order.
+    fn stop_at_deadlines(&mut self, end_us: i64) -> Result<(), Stop> {
+        let due = |job: &Job| job.handle.next_due_us();
+        while let Some(due_us) = self.jobs.iter().filter(|job| !job.failed).filter_map(due).min()
+            && due_us < end_us
+        {
+            self.move_clock(due_us);
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    fn move_clock(&self, to_us: i64) {
+        let left_us = to_us.saturating_sub(self.clock.elapsed_us()).max(0);
+        self.clock.advance(Duration::from_micros(left_us.unsigned_abs()));
     }
 
     pub(super) fn advance_to(&mut self, us: i64) -> Result<(), Stop> {

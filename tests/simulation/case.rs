@@ -21,6 +21,10 @@ pub(crate) struct Case {
     pub(crate) aggregates: Vec<Aggregate>,
     /// Seconds: the query counts the windows of this size over the windows of the first query.
     pub(crate) outer_s: Option<i64>,
+    /// Each change is given.
+    pub(crate) changes: bool,
+    /// Seconds of ALLOW LATENESS; 0: none.
+    pub(crate) lateness_s: i64,
     pub(crate) events: Vec<Event>,
     pub(crate) batch_rows: i64,
     pub(crate) parallelism: i64,
@@ -156,12 +160,19 @@ impl Case {
             filter: dice.pick(&[Filter::None, Filter::None, Filter::ValueAtLeast(3), Filter::KeyIsNot("c")]),
             aggregates: (0..1 + dice.below(4)).map(|_| dice.pick(&ALL)).collect(),
             outer_s,
+            changes: false,
+            lateness_s: 0,
             events: Vec::new(),
             batch_rows: dice.pick(&[1, 2, 3, 7, 8_192]),
             parallelism: dice.pick(&[1, 1, 2, 3]),
             tables,
         };
         case.events(dice, start);
+        let mixes = matches!(case.window, Window::Session { by_key: true, .. }) && !case.by_key;
+        if case.outer_s.is_none() && !mixes {
+            case.changes = dice.one_in(4);
+            case.lateness_s = if dice.one_in(6) { dice.pick(&[1, 5, 40]) } else { 0 };
+        }
         case
     }
 
@@ -199,6 +210,11 @@ impl Case {
             let rows = (0..1 + dice.below(6)).map(|_| row(dice)).collect();
             self.events.push(Event::Rows { table, split, rows });
         }
+    }
+
+    /// Whether the query gives a changelog.
+    pub(crate) fn is_updating(&self) -> bool {
+        self.changes || self.lateness_s > 0
     }
 
     /// Whether the query keeps its late rows; not all can.
@@ -272,8 +288,14 @@ impl Case {
             format!(", {call} AS a{number}")
         });
         let late = if self.keeps_late() { " LATE ROWS INTO late" } else { "" };
+        let changes = if self.changes { " EMIT CHANGES" } else { "" };
+        let lateness = match self.lateness_s {
+            0 => String::new(),
+            seconds => format!(" ALLOW LATENESS INTERVAL '{seconds}' SECOND"),
+        };
         format!(
-            "SELECT window_start, window_end{key}{} FROM {from} GROUP BY window_start, window_end{key}{late};",
+            "SELECT window_start, window_end{key}{} FROM {from} \
+             GROUP BY window_start, window_end{key}{changes}{lateness}{late};",
             aggregates.collect::<String>()
         )
     }

@@ -206,15 +206,16 @@ struct Session<'a> {
 impl<'a> Windows<'a> {
     /// In how many windows the row is used, and how many it has.
     fn put(&mut self, row: &'a Row, time: i64, watermark: i64) -> (usize, usize) {
+        let behind = watermark.saturating_sub(self.case.lateness_s * 1_000);
         if let Window::Session { gap, by_key } = self.case.window {
             let partition = if by_key { row.key } else { None };
             let sessions = self.sessions.entry(partition).or_default();
-            return (usize::from(put_in_session(sessions, row, time, gap * 1_000, watermark)), 1);
+            return (usize::from(put_in_session(sessions, row, time, gap * 1_000, behind)), 1);
         }
         let all = bounds_of(self.case, time);
         let key = if self.case.by_key { row.key } else { None };
         let mut open = 0;
-        for bounds in all.iter().filter(|bounds| watermark < bounds.closes - 1) {
+        for bounds in all.iter().filter(|bounds| behind < bounds.closes - 1) {
             self.groups.entry((*bounds, key)).or_default().push(row);
             open += 1;
         }

@@ -1,19 +1,28 @@
-//! Rows to standard output, in the format that was asked for.
+//! Rows to standard output or a file, in the format that was asked for.
 
 mod cells;
+mod expanded;
+mod live;
 mod table;
 
-use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::time::Instant;
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 
+use self::expanded::ExpandedWriter;
 use self::table::TableWriter;
 use super::args::Format;
 use crate::connector::format::{CsvStyle, CsvWriter, JsonLines, JsonStyle};
 use crate::error::{Error, code};
 use crate::stream::StreamBatch;
+
+pub(super) use live::LiveTable;
+
+/// Bytes that are written at once.
+const BUFFER: usize = 64 * 1024;
 
 /// Why nothing more can be written.
 #[derive(Debug)]
@@ -41,12 +50,16 @@ impl From<io::Error> for Stop {
     }
 }
 
-/// Standard output: buffered, flushed when the stream of rows pauses.
+/// Standard output or a file: buffered, flushed when the stream of rows pauses.
 pub(super) struct Output {
-    out: BufWriter<Stdout>,
+    out: BufWriter<Box<dyn Write>>,
     format: Format,
-    line_width: Option<usize>,
+    is_terminal: bool,
     has_results: bool,
+    /// Tables are blocks: a line for each column.
+    is_expanded: bool,
+    /// Rows of a table that are shown of a result that ends.
+    most_rows: Option<usize>,
 }
 
 impl Output {
@@ -54,27 +67,80 @@ impl Output {
     pub(super) fn new(format: Option<Format>) -> Self {
         let is_terminal = io::stdout().is_terminal();
         let format = format.unwrap_or(if is_terminal { Format::Table } else { Format::Json });
-        let line_width = || console::Term::stdout().size_checked().map(|(_, columns)| usize::from(columns));
         Self {
-            out: BufWriter::with_capacity(64 * 1024, io::stdout()),
+            out: BufWriter::with_capacity(BUFFER, Box::new(io::stdout())),
             format,
-            line_width: if is_terminal { line_width() } else { None },
+            is_terminal,
             has_results: false,
+            is_expanded: false,
+            most_rows: None,
         }
+    }
+
+    pub(super) fn set_format(&mut self, format: Format) {
+        self.format = format;
+    }
+
+    pub(super) fn is_expanded(&self) -> bool {
+        self.is_expanded
+    }
+
+    pub(super) fn set_expanded(&mut self, is_expanded: bool) {
+        self.is_expanded = is_expanded;
+    }
+
+    pub(super) fn set_most_rows(&mut self, most: Option<usize>) {
+        self.most_rows = most;
+    }
+
+    /// Writes to a file from now on, or to standard output again.
+    pub(super) fn redirect(&mut self, file: Option<&str>) -> Result<(), Stop> {
+        self.out.flush()?;
+        let out: Box<dyn Write> = match file {
+            Some(file) => Box::new(File::create(file).map_err(|error| {
+                Error::run(code::UNWRITABLE, format!("can't write \"{file}\": {error}"))
+                    .hint("Check the folder and the permissions.")
+            })?),
+            None => Box::new(io::stdout()),
+        };
+        self.out = BufWriter::with_capacity(BUFFER, out);
+        self.is_terminal = file.is_none() && io::stdout().is_terminal();
+        self.has_results = false;
+        Ok(())
+    }
+
+    /// Columns of the terminal as it is now, if rows go to one.
+    pub(super) fn line_width(&self) -> Option<usize> {
+        let size = if self.is_terminal { console::Term::stdout().size_checked() } else { None };
+        size.map(|(_, columns)| usize::from(columns)).filter(|columns| *columns > 0)
+    }
+
+    /// Whether a table can be drawn again in its place.
+    pub(super) fn is_live(&self) -> bool {
+        self.is_terminal && self.format == Format::Table && !self.is_expanded
+    }
+
+    /// A table that is drawn again and again in its place.
+    pub(super) fn live(&mut self, schema: &SchemaRef) -> LiveTable<'_> {
+        self.has_results = true;
+        LiveTable::new(schema, &mut self.out)
     }
 
     pub(super) fn format(&self) -> Format {
         self.format
     }
 
-    /// Starts a result with these columns.
-    pub(super) fn rows(&mut self, schema: &SchemaRef) -> Result<RowWriter<'_>, Stop> {
+    /// Starts a result with these columns. `ends`: by itself, so that rows beyond those that are shown
+    /// can be counted.
+    pub(super) fn rows(&mut self, schema: &SchemaRef, ends: bool) -> Result<RowWriter<'_>, Stop> {
+        let line_width = self.line_width();
         if self.has_results && self.format == Format::Table {
             writeln!(self.out)?;
         }
         self.has_results = true;
         let encoder = match self.format {
-            Format::Table => Encoder::Table(TableWriter::new(schema, self.line_width)),
+            Format::Table if self.is_expanded => Encoder::Expanded(ExpandedWriter::new(schema)),
+            Format::Table => Encoder::Table(TableWriter::new(schema, line_width)),
             Format::Json => Encoder::Json(JsonLines::new(schema, JsonStyle::Rows)),
             Format::ChangelogJson => Encoder::Json(JsonLines::new(schema, JsonStyle::Changelog)),
             Format::Csv => {
@@ -85,7 +151,9 @@ impl Output {
                 Encoder::Csv(encoder)
             }
         };
-        Ok(RowWriter { out: &mut self.out, encoder, bytes: Vec::new(), is_dirty: true })
+        let most = self.most_rows.filter(|_| ends && self.format == Format::Table);
+        let room = most.unwrap_or(usize::MAX);
+        Ok(RowWriter { out: &mut self.out, encoder, bytes: Vec::new(), is_dirty: true, room, left_out: 0 })
     }
 
     /// Writes a text and a line end.
@@ -97,7 +165,7 @@ impl Output {
 
     /// Writes rows that are all at hand.
     pub(super) fn batch(&mut self, batch: &RecordBatch) -> Result<(), Stop> {
-        let mut writer = self.rows(&batch.schema())?;
+        let mut writer = self.rows(&batch.schema(), true)?;
         writer.write(&StreamBatch::inserts(batch.clone(), Instant::now()))?;
         writer.end()
     }
@@ -105,24 +173,40 @@ impl Output {
 
 enum Encoder {
     Table(TableWriter),
+    Expanded(ExpandedWriter),
     Json(JsonLines),
     Csv(CsvWriter),
 }
 
 /// Writes the rows of one result.
 pub(super) struct RowWriter<'a> {
-    out: &'a mut BufWriter<Stdout>,
+    out: &'a mut BufWriter<Box<dyn Write>>,
     encoder: Encoder,
     bytes: Vec<u8>,
     is_dirty: bool,
+    /// Rows that are still shown, and how many were not.
+    room: usize,
+    left_out: usize,
 }
 
 impl RowWriter<'_> {
     /// Takes rows with what they do to the result.
     pub(super) fn write(&mut self, batch: &StreamBatch) -> Result<(), Stop> {
         self.is_dirty = true;
+        let shown = batch.num_rows().min(self.room);
+        self.room = self.room.saturating_sub(shown);
+        self.left_out += batch.num_rows() - shown;
+        let cut;
+        let batch = match shown < batch.num_rows() {
+            true => {
+                cut = batch.slice(0, shown);
+                &cut
+            }
+            false => batch,
+        };
         match &mut self.encoder {
             Encoder::Table(table) => return Ok(table.write(&batch.rows, self.out)??),
+            Encoder::Expanded(blocks) => return Ok(blocks.write(&batch.rows, self.out)??),
             Encoder::Json(encoder) => encoder.write(batch, &mut self.bytes)?,
             Encoder::Csv(encoder) => encoder.write(batch, &mut self.bytes)?,
         }
@@ -146,6 +230,10 @@ impl RowWriter<'_> {
     pub(super) fn end(mut self) -> Result<(), Stop> {
         if let Encoder::Table(table) = &mut self.encoder {
             table.end(self.out)?;
+        }
+        if self.left_out > 0 {
+            let more = self.left_out;
+            writeln!(self.out, "… {more} more rows; \\rows 0 shows all, \\o FILE writes them to a file")?;
         }
         Ok(self.out.flush()?)
     }

@@ -42,6 +42,9 @@ struct Settings {
     columns: Vec<(String, Generated)>,
 }
 
+const KEYS: &[&str] =
+    &["rows-per-second", "number-of-rows", "seed", "number-of-splits", "pause", "pause-every"];
+
 impl Settings {
     fn read(table: &Table) -> Result<Self, Error> {
         let physical = table
@@ -54,9 +57,7 @@ impl Settings {
             .flat_map(|column| PROPERTIES.map(|property| format!("fields.{}.{property}", column.name)))
             .collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        let own: &[&str] =
-            &["rows-per-second", "number-of-rows", "seed", "number-of-splits", "pause", "pause-every"];
-        let reader = OptionReader::new("connector \"datagen\"", &table.options, &[own, &keys])?;
+        let reader = OptionReader::new("connector \"datagen\"", &table.options, &[KEYS, &keys])?;
         let mut rows = reader.integer("number-of-rows", 0..=i64::MAX)?.map(i64::unsigned_abs);
         let rate = reader.integer("rows-per-second", 1..=1_000_000_000)?.map(i64::unsigned_abs);
         let seed = reader.integer("seed", i64::MIN..=i64::MAX)?.unwrap_or(0) as u64;
@@ -106,6 +107,10 @@ impl Connector for Datagen {
 
     fn infer_schema(&self, _options: &Options) -> Result<SchemaRef, Error> {
         Err(no_columns("datagen"))
+    }
+
+    fn options(&self) -> Vec<&'static str> {
+        KEYS.to_vec()
     }
 
     fn metadata(&self) -> Vec<(&'static str, DataType)> {

@@ -160,6 +160,10 @@ impl Connector for Filesystem {
         infer(&settings).map_err(|error| before_running(error).at(place))
     }
 
+    fn options(&self) -> Vec<&'static str> {
+        KEYS.to_vec()
+    }
+
     fn metadata(&self) -> Vec<(&'static str, DataType)> {
         file_metadata()
     }

@@ -171,6 +171,11 @@ impl Assigner {
         }
     }
 
+    /// How far a watermark is past the end of a window that closes at `close`; not below zero.
+    pub(crate) fn past_end(&self, watermark: i64, close: i64) -> i64 {
+        watermark.saturating_sub(close.saturating_add(self.unit_us)).max(0)
+    }
+
     /// The end of the first of `ends` that the watermark `running` has not closed.
     pub(crate) fn first_open(&self, ends: Ends, running: i64) -> Option<i64> {
         let is_open = |end: i64| running < self.close(end);

@@ -8,7 +8,7 @@
 //!
 //! Where results change after they were given, windows have [state that can be read](live).
 //!
-//! Sessions are made by the rows themselves and have an operator of their own ([`session`]).
+//! Sessions are made by the rows themselves and have operators of their own ([`session`]).
 //!
 //! A row that is late for the first windows of its slice goes into another part of the slice, one
 //! that only the open windows count. So nothing depends on when a watermark comes between rows.
@@ -54,6 +54,7 @@ use slices::Slices;
 use table::{Results, Sealed, Table, merge};
 
 pub(super) use assigner::{Assigner as WindowAssigner, Kind as AssignerKind};
+pub(super) use live::{Count, Exact, Kernel};
 pub(super) use results::timestamps;
 pub(super) use session::SessionRows;
 
@@ -66,6 +67,9 @@ pub(super) fn create(
 ) -> Result<Box<dyn Operator>, Error> {
     if let WindowSource::Session { time, window, partition } = &node.window {
         let window = (*time, window, partition.as_slice());
+        if node.is_updating() {
+            return Ok(Box::new(session::LiveSessions::try_new(node, window, schema, input, late)?));
+        }
         return Ok(Box::new(session::SessionAggregate::try_new(node, window, schema, input, late)?));
     }
     if node.is_updating() {
@@ -438,6 +442,10 @@ impl Operator for WindowAggregate {
         }
         out.watermark(watermark);
         Ok(())
+    }
+
+    fn next_watermark(&self) -> Option<i64> {
+        self.next_end().map(|end| self.assigner().close(end))
     }
 
     fn finish(&mut self, out: &mut Output) -> Result<(), Error> {

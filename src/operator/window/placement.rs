@@ -62,6 +62,8 @@ pub(super) struct Placer {
     separate: bool,
     /// Whether rows that are not used are wanted.
     rejects: bool,
+    /// The windows of rows that carry one of them each, by the time in that column.
+    copies: Option<(usize, Assigner)>,
 }
 
 /// The part that the last rows went to, to place a run of rows of one slice with few comparisons.
@@ -85,7 +87,13 @@ impl Placer {
         let separate = matches!(assigner.kind(), Kind::Hop | Kind::Cumulate)
             && (node.is_updating() || node.aggregates.iter().any(|call| call.order_sensitive));
         let lateness_us = node.allowed_lateness_us;
-        Ok(Self { source: node.window.clone(), assigner, lateness_us, separate, rejects })
+        let copies = match &node.window {
+            WindowSource::Attached { copies: Some((time, window)), .. } if rejects => {
+                Some((*time, Assigner::try_new(window)?))
+            }
+            _ => None,
+        };
+        Ok(Self { source: node.window.clone(), assigner, lateness_us, separate, rejects, copies })
     }
 
     /// Whether windows are made of several parts: slices that they share.
@@ -118,7 +126,11 @@ impl Placer {
                 let (ends, no_end) = event_times(batch.rows.column(end))?;
                 let nulls = NullBuffer::union(no_start.as_ref(), no_end.as_ref());
                 let running = Running { values: batch.running.as_ref(), floor };
-                Ok(self.place_attached(&starts, &ends, nulls.as_ref(), &running))
+                let times = match &self.copies {
+                    Some((time, _)) => Some(event_times(batch.rows.column(*time))?.0),
+                    None => None,
+                };
+                Ok(self.place_attached(&starts, &ends, nulls.as_ref(), times.as_deref(), &running))
             }
         }
     }
@@ -182,8 +194,7 @@ impl Placer {
 
     /// A row that is late for `window` and those before it.
     fn missed(&self, row: usize, watermark: i64, window: (i64, i64)) -> Rejected {
-        let end = self.assigner.close(window.1).saturating_add(self.assigner.unit_us());
-        let by_us = watermark.saturating_sub(end).max(0);
+        let by_us = self.assigner.past_end(watermark, self.assigner.close(window.1));
         Rejected { row: row as u32, watermark, late: Some(Missed { window: Some(window), by_us }) }
     }
 
@@ -203,11 +214,20 @@ impl Placer {
             .then_some(PartKey { end: current.end, start: current.start })
     }
 
+    /// Whether a window that ends at `end` is the last of those that a row of that time is in.
+    fn is_last(&mut self, time: Option<i64>, end: i64) -> bool {
+        let (Some((_, windows)), Some(time)) = (&mut self.copies, time) else { return true };
+        let time = windows.local(time);
+        windows.ends(windows.slice_start(time)).last == end
+    }
+
+    /// `times`: of rows that stand here once for each of their windows.
     fn place_attached(
-        &self,
+        &mut self,
         starts: &[i64],
         ends: &[i64],
         nulls: Option<&NullBuffer>,
+        times: Option<&[i64]>,
         running: &Running<'_>,
     ) -> Placement {
         let mut placing = Placing::default();
@@ -230,7 +250,7 @@ impl Placer {
             };
             if running.of(row) >= late_from {
                 placing.placement.late += 1;
-                if self.rejects {
+                if self.rejects && self.is_last(times.map(|times| times[row]), *end) {
                     let missed = self.missed(row, running.of(row), (*start, *end));
                     placing.placement.rejected.push(missed);
                 }

@@ -43,20 +43,10 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Number of columns in its element of [`Rows::args`].
-    pub(super) fn arg_count(&self) -> usize {
-        self.args.len()
-    }
-
     /// The types of its arguments.
     pub(super) fn arg_types(&self, input: &SchemaRef) -> Result<Vec<DataType>, Error> {
         let types = self.args.iter().map(|arg| arg.data_type(input));
         types.collect::<Result<_, _>>().map_err(|error| Error::internal("WindowAggregate", error))
-    }
-
-    /// Whether it has a `FILTER`.
-    pub(super) fn has_filter(&self) -> bool {
-        self.filter.is_some()
     }
 
     /// Accumulators for the groups of one table.
@@ -198,6 +188,27 @@ impl Recipe {
         Ok(Rows { len: rows.num_rows(), keys, args, filters, arrival })
     }
 
+    /// The inverse of [`Rows::into_columns`]. `keys`: how many of them there are among the columns.
+    pub(super) fn rows_of(&self, columns: Vec<ArrayRef>, keys: usize, arrival: Arrival, len: usize) -> Rows {
+        let mut columns = columns.into_iter();
+        let keys = columns.by_ref().take(keys).collect();
+        let args = self.calls.iter().map(|call| columns.by_ref().take(call.args.len()).collect()).collect();
+        let mut filters = Vec::with_capacity(self.calls.len());
+        for call in &self.calls {
+            let condition = call.filter.as_ref().and_then(|_| columns.next());
+            filters.push(condition.and_then(|condition| condition.as_boolean_opt().cloned()));
+        }
+        Rows { len, keys, args, filters, arrival }
+    }
+
+    /// The group columns of rows, for each grouping set.
+    pub(super) fn keys_of_sets(&self, rows: &Rows) -> Result<Vec<Vec<ArrayRef>>, Error> {
+        if self.sets.is_empty() {
+            return Ok(vec![rows.keys.clone()]);
+        }
+        self.sets.iter().map(|set| self.masked(&rows.keys, rows.len, set)).collect()
+    }
+
     /// The group columns of `keys` for one grouping set: NULL where the set says so, then its id.
     pub(super) fn masked(
         &self,
@@ -245,6 +256,13 @@ fn evaluate_where(expr: &ExprRef, rows: &RecordBatch, filter: &BooleanArray) -> 
 }
 
 impl Rows {
+    /// The columns, one after another: keys, arguments, conditions.
+    pub(super) fn into_columns(self) -> Vec<ArrayRef> {
+        let conditions = self.filters.into_iter().flatten();
+        let conditions = conditions.map(|condition| Arc::new(condition) as ArrayRef);
+        self.keys.into_iter().chain(self.args.into_iter().flatten()).chain(conditions).collect()
+    }
+
     /// The rows at `indices`, in that order.
     pub(super) fn take(&self, indices: &UInt32Array) -> Result<Self, Error> {
         let pick = |column: &ArrayRef| take(column, indices, None).map_err(|error| arrow_failure(&error));

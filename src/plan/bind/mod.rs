@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion_common::config::ConfigOptions;
 use datafusion_expr::LogicalPlan;
-use datafusion_sql::planner::{ParserOptions, SqlToRel};
+use datafusion_sql::planner::{NullOrdering, ParserOptions, SqlToRel};
 use sqlparser::ast::{Ident, Statement, VisitMut};
 
 use self::names::{Collector, Names, Resolver};
@@ -182,6 +182,7 @@ pub(super) fn bind_query(session: &Arc<Session>, query: &sql::Query) -> Result<L
 fn parser_options() -> ParserOptions {
     ParserOptions::new()
         .with_collect_spans(true)
+        .with_default_null_ordering(NullOrdering::NullsMin)
         .with_enable_ident_normalization(false)
         .with_map_string_types_to_utf8view(false)
 }

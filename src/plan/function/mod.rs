@@ -15,6 +15,7 @@ mod string;
 #[cfg(test)]
 mod tests;
 mod time;
+mod window;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -96,6 +97,7 @@ pub(crate) fn registry(zone: &str) -> FunctionRegistry {
         }
         windows.insert(function.name().to_lowercase(), function);
     }
+    windows.extend(window::all().into_iter().map(|(name, function)| (name.to_owned(), function)));
     FunctionRegistry { scalars, aggregates, windows, expr_planners: expr_planners() }
 }
 

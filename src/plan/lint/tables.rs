@@ -121,6 +121,9 @@ fn frequent_value<'k>(
             Operation::Exchange(_) | Operation::TemporalSort(_) | Operation::Limit(_) => {}
             Operation::Values(_)
             | Operation::WindowAggregate(_)
+            | Operation::WindowJoin(_)
+            | Operation::IntervalJoin(_)
+            | Operation::Over(_)
             | Operation::Union
             | Operation::Sort(_)
             | Operation::LateRows(_)

@@ -45,7 +45,7 @@ impl Lowering<'_> {
         {
             return Ok(lowered);
         }
-        let input = self.lower(&aggregate.input, Above { order, emission: None })?;
+        let input = self.lower(&aggregate.input, Above { order, ..Above::default() })?;
         self.aggregate_of(aggregate, &grouping, input, above)
     }
 
@@ -84,7 +84,7 @@ impl Lowering<'_> {
         if grouping.sets.is_some() || read.is_empty() || !read.iter().all(is_grouped) {
             return Ok(None);
         }
-        let input = self.lower(&filter.input, Above { order, emission: None })?;
+        let input = self.lower(&filter.input, Above { order, ..Above::default() })?;
         if !read.iter().all(|column| matches!(input.slots[*column], Slot::Pending(_))) {
             let input = self.filtered(filter, input)?;
             return self.aggregate_of(aggregate, grouping, input, above).map(Some);
@@ -143,17 +143,23 @@ impl Lowering<'_> {
         }
         self.check_late_windows(&input, grouped.window)?;
         let emission = self.emission(above);
-        self.check_windowed_emission(emission.as_deref(), grouped.window)?;
+        if input.pending.is_none() && self.are_of_sessions(input.node) {
+            self.refuse_late_sessions(emission.as_deref(), false)?;
+        }
         let key_columns = self.key_columns(&keys, grouping, schema, &mut input)?;
         let sets = grouping.masks(&keys);
         if let Some(pending) = &input.pending
             && mixes_partitions(pending, &key_columns, sets.as_deref())
         {
+            if pending.window.is_session() {
+                self.refuse_late_sessions(emission.as_deref(), true)?;
+            }
             input = self.materialize(input);
         }
         let (source, data_type, zone) = match input.pending.take() {
             Some(Pending { window, time, data_type, partition, .. }) if window.is_session() => {
-                let distribution = session_distribution(&partition, above.order);
+                let in_order = above.order || is_whole(emission.as_deref());
+                let distribution = session_distribution(&partition, in_order);
                 input.node = self.add_exchange(input.node, distribution);
                 let spec = window.spec;
                 (WindowSource::Session { time, window: spec, partition }, data_type, spec.zone)
@@ -163,7 +169,7 @@ impl Lowering<'_> {
                     Some(Pending { window, time, data_type, .. }) => {
                         (WindowSource::Assign { time, window: window.spec }, data_type, window.spec.zone)
                     }
-                    None => self.attached(input.node, grouped.window)?,
+                    None => self.attached(input.node, grouped.window, &input.carried)?,
                 };
                 let single = above.order || is_whole(emission.as_deref());
                 input.node = self.exchange(input.node, &key_columns, sets.as_deref(), single);
@@ -287,7 +293,12 @@ impl Lowering<'_> {
     }
 
     /// The bounds that rows carry with them.
-    fn attached(&self, node: NodeId, window: Window) -> Result<(WindowSource, DataType, Option<Tz>), Error> {
+    fn attached(
+        &self,
+        node: NodeId,
+        window: Window,
+        carried: &Carried,
+    ) -> Result<(WindowSource, DataType, Option<Tz>), Error> {
         let find = |wanted: Part| {
             self.roles[node].iter().position(
                 |role| matches!(role, Role::Bound(part, other) if *part == wanted && other.id == window.id),
@@ -298,7 +309,9 @@ impl Lowering<'_> {
                 let time = find(Part::Time).unwrap_or(start);
                 let data_type = self.schema(node).field(time).data_type().clone();
                 let (unit, zone) = (window.spec.unit, window.spec.zone);
-                Ok((WindowSource::Attached { start, end, unit, zone }, data_type, zone))
+                let copies = carried.copies.filter(|(_, id)| *id == window.id && self.late.is_open());
+                let copies = copies.map(|(time, _)| (time, window.spec));
+                Ok((WindowSource::Attached { start, end, unit, zone, copies }, data_type, zone))
             }
             (start, _) => {
                 let missing = if start.is_some() { Part::End } else { Part::Start };

@@ -14,6 +14,9 @@ use crate::plan::{CalcNode, ExprRef, NodeId, Operation};
 
 impl Lowering<'_> {
     pub(super) fn filter(&mut self, filter: &Filter, above: Above) -> Result<Lowered, Error> {
+        if let Some(first_rows) = self.first_rows(filter, above)? {
+            return Ok(first_rows);
+        }
         let input = self.lower(&filter.input, above)?;
         self.filtered(filter, input)
     }

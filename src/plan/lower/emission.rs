@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Above, Lowered, Lowering, Window};
+use super::{Above, Lowered, Lowering};
 use crate::error::{Error, Span, code};
 use crate::plan::emit::{Emission, EmitNode};
-use crate::plan::{AggregateCall, EmitMode, NodeId};
+use crate::plan::{AggregateCall, EmitMode, NodeId, Operation, WindowKind};
 
 /// The clauses of all blocks, and the aggregations that they changed.
 #[derive(Debug, Default)]
@@ -55,20 +55,36 @@ impl Lowering<'_> {
         block.is_some_and(|block| block.emission.follows_rows())
     }
 
-    /// What windows can't do with their clauses.
-    pub(super) fn check_windowed_emission(
-        &self,
-        emission: Option<&Emission>,
-        window: Window,
-    ) -> Result<(), Error> {
+    /// Sessions that are known before their rows are grouped are final: nothing changes any more there.
+    /// `mixes`: rows of several partitions may be in one group.
+    pub(super) fn refuse_late_sessions(&self, emission: Option<&Emission>, mixes: bool) -> Result<(), Error> {
         let Some(emission) = emission.filter(|emission| emission.is_updating()) else { return Ok(()) };
-        if !window.is_session() {
-            return Ok(());
-        }
         let (clause, span) = emission.clause();
-        Err(Error::plan(code::NOT_SUPPORTED, format!("{clause} can't run yet with SESSION windows"))
+        let (why, hint) = match mixes {
+            true => (
+                "whose PARTITION BY has a key that GROUP BY has not: a group is of several sessions then",
+                "Group by all columns of PARTITION BY",
+            ),
+            false => (
+                "where a key, an argument or a condition below the aggregation reads the bounds of the window",
+                "Use the bounds only in GROUP BY, and compute with them in the SELECT list or an outer query",
+            ),
+        };
+        Err(Error::plan(code::NOT_SUPPORTED, format!("{clause} can't run with SESSION windows {why}"))
             .at(span)
-            .hint("Leave the clause out: sessions give their final results when they are over."))
+            .hint(format!(
+                "{hint}; or leave the clause out: sessions give their final results when they are over."
+            )))
+    }
+
+    /// Whether the rows of a node are those of sessions that are over, not aggregated.
+    pub(super) fn are_of_sessions(&self, node: NodeId) -> bool {
+        let node = &self.plan.nodes[node];
+        match &node.operation {
+            Operation::WindowRows(rows) => matches!(rows.window.kind, WindowKind::Session { .. }),
+            Operation::WindowAggregate(_) => false,
+            _ => node.inputs.iter().any(|input| self.are_of_sessions(*input)),
+        }
     }
 
     /// What an aggregation without a window can't do with its clauses. `bounded`: its input ends.

@@ -119,7 +119,7 @@ impl Lowering<'_> {
     }
 
     /// What no operator can compute.
-    fn check_expression(&self, expr: &Expr) -> Result<(), Error> {
+    pub(super) fn check_expression(&self, expr: &Expr) -> Result<(), Error> {
         let mut found = None;
         let _ = expr.apply(|part| {
             found = match part {
@@ -143,7 +143,12 @@ impl Lowering<'_> {
 }
 
 /// `expr` with its columns replaced by those of the scope.
-fn substitute(expr: &Expr, schema: &DFSchema, lowered: &Lowered, scope: &Scope) -> Result<Expr, Error> {
+pub(super) fn substitute(
+    expr: &Expr,
+    schema: &DFSchema,
+    lowered: &Lowered,
+    scope: &Scope,
+) -> Result<Expr, Error> {
     let replaced = expr.clone().transform(|part| {
         let Expr::Column(column) = &part else { return Ok(Transformed::no(part)) };
         match lowered.slots[schema.index_of_column(column)?] {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion_common::{DFSchema, ScalarValue};
+use datafusion_expr::Join;
 use datafusion_physical_expr::expressions::lit;
 
 use super::expression::Scope;
@@ -15,8 +16,8 @@ use crate::plan::bind::{is_assignable, is_writable};
 use crate::plan::diagnose::from_datafusion;
 use crate::plan::late::{LATE_COLUMNS, LateNode, LateTarget, late_columns};
 use crate::plan::{
-    CalcNode, ExprRef, LateOutput, LateRowsNode, NodeId, Operation, SinkNode, SinkTarget, WindowKind,
-    sql_type_name,
+    CalcNode, ExprRef, LateOutput, LateRowsNode, NodeId, Operation, SecondLate, SinkNode, SinkTarget,
+    WindowKind, sql_type_name,
 };
 
 /// Columns of a node that late rows need, whatever the query reads.
@@ -28,13 +29,16 @@ pub(super) struct Carried {
     pub(super) source: Option<usize>,
     /// The name of the row's split.
     pub(super) split: Option<usize>,
+    /// Rows stand there once for each window of HOP or CUMULATE: the time column, and the window's id.
+    pub(super) copies: Option<(usize, usize)>,
 }
 
 impl Carried {
     /// All of them, to be moved.
     pub(super) fn indexes(&mut self) -> impl Iterator<Item = &mut usize> {
         let origin = self.source.iter_mut().chain(self.split.iter_mut());
-        self.columns.iter_mut().map(|(_, index)| index).chain(origin)
+        let time = self.copies.iter_mut().map(|(time, _)| time);
+        self.columns.iter_mut().map(|(_, index)| index).chain(origin).chain(time)
     }
 
     /// The names of table and split.
@@ -110,7 +114,7 @@ impl Lowering<'_> {
             "LATE ROWS INTO has no effect here: nothing in the query block can find a row late",
         )
         .at(block.target.span)
-        .hint("Put it at the end of a query block that groups by a window or sorts by a time attribute."))
+        .hint("Put it at the end of a query block that groups by a window, joins, sorts or computes OVER by a time attribute."))
     }
 
     /// Gives the node a second output with these columns of its input. `time` and `bound`: the types
@@ -137,20 +141,84 @@ impl Lowering<'_> {
             source: carried.source,
             split: carried.split,
             schema: Arc::new(Schema::new(fields)),
+            second: None,
         };
         self.late_from(node, output, open, is_time_operator);
     }
 
-    /// Gives a source a second output: rows that can't be read and, with these columns of its rows,
-    /// those from the future.
-    pub(super) fn add_source_output(&mut self, node: NodeId, future: Option<Vec<(String, usize)>>) {
+    /// Gives a join a second output with the columns of both of its inputs, those of one name once.
+    pub(super) fn add_join_late_output(
+        &mut self,
+        node: NodeId,
+        join: &Join,
+        inputs: &[Lowered; 2],
+        [time, bound]: [&DataType; 2],
+    ) -> Result<(), Error> {
+        let Some(open) = self.late.open.last().copied() else { return Ok(()) };
+        let sides = [(join.left.schema(), &inputs[0]), (join.right.schema(), &inputs[1])];
+        let [first, second] = sides.map(|(schema, input)| match input.carried.columns.is_empty() {
+            true => named_columns(schema, &input.slots),
+            false => input.carried.columns.clone(),
+        });
+        let data_type = |input: usize, column: usize| {
+            self.schema(self.plan.nodes[node].inputs[input]).field(column).data_type().clone()
+        };
+        let mut fields: Vec<Field> = Vec::new();
+        for (name, column) in &first {
+            fields.push(Field::new(name, data_type(0, *column), true));
+        }
+        let mut columns = vec![None; first.len()];
+        for (name, column) in &second {
+            let kind = data_type(1, *column);
+            match first.iter().position(|(other, _)| other == name) {
+                Some(place) if *fields[place].data_type() == kind => columns[place] = Some(*column),
+                Some(place) => {
+                    let message = format!(
+                        "the late rows of the join have two columns \"{name}\", {} and {}",
+                        sql_type_name(fields[place].data_type()),
+                        sql_type_name(&kind)
+                    );
+                    return Err(Error::plan(code::AMBIGUOUS_COLUMN, message)
+                        .at(self.late.targets[open].target.span)
+                        .hint("Give one of them another name in a subquery that the join is over."));
+                }
+                None => {
+                    fields.push(Field::new(name, kind, true));
+                    columns.push(Some(*column));
+                }
+            }
+        }
+        let known = late_columns(time, bound);
+        fields.extend(known.into_iter().filter(|field| field.name() != "late_text"));
+        let [source, split] = [inputs[1].carried.source, inputs[1].carried.split];
+        let output = LateOutput {
+            table: String::new(),
+            operator: self.plan.nodes[node].operation.name().to_owned(),
+            columns: first.iter().map(|(_, column)| *column).collect(),
+            source: inputs[0].carried.source,
+            split: inputs[0].carried.split,
+            schema: Arc::new(Schema::new(fields)),
+            second: Some(SecondLate { columns, source, split }),
+        };
+        self.late_from(node, output, open, true);
+        Ok(())
+    }
+
+    /// Gives a source a second output: rows that can't be read and, with these columns of its rows and a
+    /// watermark of the type of its time attribute, those from the future.
+    pub(super) fn add_source_output(
+        &mut self,
+        node: NodeId,
+        future: Option<(Vec<(String, usize)>, DataType)>,
+    ) {
         let Some(open) = self.late.open.last().copied() else { return };
         let own = Arc::clone(&self.plan.nodes[node].schema);
-        let columns = future.unwrap_or_default();
+        let (columns, time) = future.map_or_else(Default::default, |(columns, time)| (columns, Some(time)));
         let field = |(name, index): &(String, usize)| own.field(*index).clone().with_name(name);
         let mut fields: Vec<Field> = columns.iter().map(|c| field(c).with_nullable(true)).collect();
         let known = ["late_reason", "late_operator", "late_source", "late_split", "late_text"];
         fields.extend(known.map(|name| Field::new(name, DataType::Utf8, true)));
+        fields.extend(time.map(|time| Field::new("late_watermark", time, true)));
         let output = LateOutput {
             table: String::new(),
             operator: self.plan.nodes[node].operation.name().to_owned(),
@@ -158,6 +226,7 @@ impl Lowering<'_> {
             source: None,
             split: None,
             schema: Arc::new(Schema::new(fields)),
+            second: None,
         };
         self.late_from(node, output, open, false);
     }
@@ -177,11 +246,38 @@ impl Lowering<'_> {
         if !overlapping || input.pending.is_some() || input.carried.columns.is_empty() {
             return Ok(());
         }
-        let message = "LATE ROWS INTO can't run yet where a key, an argument or a condition below the \
-                       aggregation of HOP or CUMULATE reads the bounds of the window";
-        Err(Error::plan(code::NOT_SUPPORTED, message).at(self.late.targets[open].target.span).hint(
-            "Use the bounds only in GROUP BY, and compute with them in the SELECT list or an outer query.",
-        ))
+        let is_known = input.carried.copies.is_some_and(|(_, id)| id == window.id);
+        if is_known && !self.has_condition_over_windows(input.node) {
+            return Ok(());
+        }
+        let message = "LATE ROWS INTO can't run where a condition below the aggregation of HOP or CUMULATE reads \
+                       the bounds of the window: it takes rows out of some of their windows";
+        Err(Error::plan(code::NOT_SUPPORTED, message)
+            .at(self.late.targets[open].target.span)
+            .hint("Put the condition into HAVING, or into FILTER (WHERE …) of the aggregates."))
+    }
+
+    /// Joins and OVER can't tell the copies of a row in several windows from several rows.
+    pub(super) fn refuse_late_copies(&self, input: &Lowered, window: Window) -> Result<(), Error> {
+        let Some(open) = self.late.open.last().copied() else { return Ok(()) };
+        let overlapping = matches!(window.spec.kind, WindowKind::Hop { .. } | WindowKind::Cumulate { .. });
+        if !overlapping || input.pending.is_some() || input.carried.columns.is_empty() {
+            return Ok(());
+        }
+        let message = "LATE ROWS INTO can't run yet with a join or OVER over windows of HOP or CUMULATE";
+        Err(Error::plan(code::NOT_SUPPORTED, message)
+            .at(self.late.targets[open].target.span)
+            .hint("Leave the clause out, or use TUMBLE."))
+    }
+
+    /// Whether rows that have their windows are taken out by a condition before they come to a node.
+    fn has_condition_over_windows(&self, node: NodeId) -> bool {
+        let node = &self.plan.nodes[node];
+        match &node.operation {
+            Operation::Calc(calc) if calc.filter.is_some() => true,
+            Operation::WindowRows(_) | Operation::WindowAggregate(_) => false,
+            _ => node.inputs.iter().any(|input| self.has_condition_over_windows(*input)),
+        }
     }
 
     /// The sinks of all second outputs.
@@ -267,13 +363,21 @@ impl Lowering<'_> {
         table: &Table,
     ) -> Result<NodeId, Error> {
         let stream = self.late_stream(of);
+        let is_source = matches!(self.plan.nodes[of].operation, Operation::Source(_));
         let roles = vec![Role::Plain; output.schema.fields().len()];
         let operation = Operation::LateRows(LateRowsNode { of, operator: output.operator.clone() });
         let rows = self.push(operation, Vec::new(), Arc::clone(&output.schema), roles, stream.clone());
         let mut project: Vec<ExprRef> = Vec::with_capacity(columns.len());
         let mut fields = Vec::with_capacity(columns.len());
         for column in columns {
-            let value = match place(&output.schema, &column.name) {
+            let fits = |index: &usize| {
+                // Another time attribute than that of the table: of its source nothing is said then.
+                let given = output.schema.field(*index);
+                !(is_source && given.name() == "late_watermark")
+                    || given.data_type() == &column.data_type
+                    || is_assignable(given.data_type(), &column.data_type)
+            };
+            let value = match place(&output.schema, &column.name).filter(fits) {
                 Some(index) => self.late_value(rows, index, column, table)?,
                 None => lit(ScalarValue::try_from(&column.data_type).map_err(from_datafusion)?),
             };
@@ -329,7 +433,7 @@ impl Lowering<'_> {
         let mut time = DataType::Timestamp(arrow::datatypes::TimeUnit::Millisecond, None);
         let mut bound = time.clone();
         for output in outputs {
-            let (users, own) = output.schema.fields().split_at(output.columns.len());
+            let (users, own) = output.schema.fields().split_at(output.width());
             for field in own {
                 match field.name().as_str() {
                     "late_watermark" => time = field.data_type().clone(),
@@ -401,7 +505,7 @@ fn check_columns(table: &Table, columns: &[Column], outputs: &[Arc<LateOutput>])
     }
     let mut known: Vec<&str> = Vec::new();
     for output in outputs {
-        for field in &output.schema.fields()[..output.columns.len()] {
+        for field in &output.schema.fields()[..output.width()] {
             if !known.contains(&field.name().as_str()) {
                 known.push(field.name());
             }

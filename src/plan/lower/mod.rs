@@ -11,10 +11,14 @@ mod calc;
 mod dependence;
 mod emission;
 mod expression;
+mod first_rows;
 mod grouping;
+mod interval_join;
+mod join;
 mod late;
 mod not_null;
 mod order;
+mod over;
 mod relation;
 mod sink;
 mod source;
@@ -33,7 +37,7 @@ use super::emit::EmitNode;
 use super::late::LateNode;
 use super::lint;
 use super::places::Places;
-use super::{NodeId, Operation, PlanNode, StreamPlan, StreamProperties, WindowKind, WindowSpec};
+use super::{NodeId, Operation, PlanNode, RankLimit, StreamPlan, StreamProperties, WindowKind, WindowSpec};
 use crate::catalog::Table;
 use crate::error::{Error, code};
 use crate::stream::TimeUnit;
@@ -56,6 +60,7 @@ pub(super) fn lower(
         roles: Vec::new(),
         late: Late::default(),
         emissions: Emissions::default(),
+        by_clock: false,
     };
     for (plan, target, places) in queries {
         lowering.places = places;
@@ -78,6 +83,8 @@ struct Lowering<'a> {
     late: Late,
     /// What `EMIT` and `ALLOW LATENESS` ask for.
     emissions: Emissions,
+    /// The window that is being lowered stands on a `PROCTIME()` column.
+    by_clock: bool,
 }
 
 /// What a column means for event time.
@@ -193,6 +200,8 @@ struct Above {
     order: bool,
     /// The block with EMIT or ALLOW LATENESS whose aggregation is looked for.
     emission: Option<usize>,
+    /// Which rows of the OVER below come out; nothing but names stands between.
+    ranks: Option<RankLimit>,
 }
 
 impl Lowering<'_> {
@@ -218,8 +227,8 @@ impl Lowering<'_> {
                     self.window(extension, above)
                 }
             }
-            LogicalPlan::Join(_) => Err(unsupported("a join").at(self.places.join)),
-            LogicalPlan::Window(_) => Err(unsupported("OVER").at(self.places.over)),
+            LogicalPlan::Join(join) => self.join(join, above),
+            LogicalPlan::Window(window) => self.over(window, above),
             LogicalPlan::Subquery(_) => Err(unsupported("a subquery").at(self.places.subquery)),
             LogicalPlan::Unnest(_) => Err(unsupported("UNNEST").at(self.places.unnest)),
             LogicalPlan::RecursiveQuery(_) => Err(unsupported("WITH RECURSIVE")),

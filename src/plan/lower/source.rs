@@ -39,12 +39,25 @@ impl Lowering<'_> {
         };
         let width = wanted.len();
         let wanted = at_least_one(&table, wanted);
-        let mut node = source_node(&table, &wanted)?;
-        if table.bounded && node.watermark.as_ref().is_some_and(|spec| spec.idle_after_us.is_some()) {
+        let by_clock =
+            self.by_clock && wanted.iter().any(|index| table.columns[*index].kind.is_processing_time());
+        let mut node = source_node(&table, &wanted, by_clock)?;
+        if let Some(watermark) = node.watermark.as_ref().filter(|_| table.bounded) {
             let name = &table.name;
-            let warning = format!("IDLE AFTER of table \"{name}\" has no effect: the table ends by itself");
-            if !self.plan.warnings.contains(&warning) {
-                self.plan.warnings.push(warning);
+            let no_effect =
+                || format!("IDLE AFTER of table \"{name}\" has no effect: the table ends by itself");
+            let by_speed = || {
+                format!(
+                    "results over table \"{name}\" depend on how fast it is read: its watermark moves \
+                     'on-periodic'; with 'on-event' they don't"
+                )
+            };
+            let idle = watermark.idle_after_us.map(|_| no_effect());
+            let warnings: Vec<String> = idle.into_iter().chain(watermark.periodic.then(by_speed)).collect();
+            for warning in warnings {
+                if !self.plan.warnings.contains(&warning) {
+                    self.plan.warnings.push(warning);
+                }
             }
         }
         let mut fields: Vec<Field> = wanted
@@ -54,8 +67,10 @@ impl Lowering<'_> {
                 Field::new(&column.name, column.data_type.clone(), column.nullable)
             })
             .collect();
-        let mut roles: Vec<Role> = wanted.iter().map(|index| role(&table, *index)).collect();
-        let sees_future = table.watermark.as_ref().is_some_and(|spec| spec.max_ahead_us.is_some());
+        let mut roles: Vec<Role> = wanted.iter().map(|index| role(&table, *index, by_clock)).collect();
+        let time = node.watermark.as_ref().and_then(|spec| spec.time.data_type(&node.read_schema).ok());
+        let sees_future =
+            !by_clock && table.watermark.as_ref().is_some_and(|spec| spec.max_ahead_us.is_some());
         let read = fields.iter().zip(0..).map(|(field, index)| (field.name().clone(), index)).collect();
         let mut carried = Carried::default();
         if self.late.is_open() {
@@ -71,7 +86,8 @@ impl Lowering<'_> {
         let schema = Arc::new(Schema::new(fields));
         let node = self.push(Operation::Source(node), Vec::new(), schema, roles, stream);
         if keeps_malformed(&table) || sees_future {
-            self.add_source_output(node, sees_future.then_some(read));
+            let future = time.filter(|_| sees_future).map(|time| (read, time));
+            self.add_source_output(node, future);
         }
         Ok(Lowered { node, slots, pending: None, carried })
     }
@@ -93,8 +109,9 @@ fn at_least_one(table: &Table, mut wanted: Vec<usize>) -> Vec<usize> {
     wanted
 }
 
-fn role(table: &Arc<Table>, index: usize) -> Role {
-    match &table.watermark {
+/// `by_clock`: time goes by the clock, though the table may have event time.
+fn role(table: &Arc<Table>, index: usize, by_clock: bool) -> Role {
+    match table.watermark.as_ref().filter(|_| !by_clock) {
         Some(watermark) if watermark.column == table.columns[index].name => Role::Time(watermark.unit),
         None if matches!(table.columns[index].kind, ColumnKind::ProcessingTime) => {
             Role::Time(TimeUnit::Millisecond)
@@ -114,9 +131,9 @@ fn key(table: &Table, wanted: &[usize]) -> Option<Vec<usize>> {
         .collect()
 }
 
-fn source_node(table: &Arc<Table>, wanted: &[usize]) -> Result<SourceNode, Error> {
+fn source_node(table: &Arc<Table>, wanted: &[usize], by_clock: bool) -> Result<SourceNode, Error> {
     let output: Vec<Expr> = wanted.iter().map(|index| column_expr(table, *index)).collect();
-    let watermark = match &table.watermark {
+    let watermark = match table.watermark.as_ref().filter(|_| !by_clock) {
         Some(watermark) => {
             let time = table
                 .column_index(&watermark.column)
@@ -160,7 +177,7 @@ fn source_node(table: &Arc<Table>, wanted: &[usize]) -> Result<SourceNode, Error
     let processing =
         wanted.iter().find(|index| matches!(table.columns[**index].kind, ColumnKind::ProcessingTime));
     let source_watermark = match processing {
-        Some(index) if table.watermark.is_none() => Some(processing_time(table, *index, &scope)?),
+        Some(index) if watermark.is_none() => Some(processing_time(table, *index, &scope)?),
         _ => source_watermark,
     };
     if let Some(watermark) = &source_watermark {

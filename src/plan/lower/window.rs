@@ -4,28 +4,32 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema};
 use datafusion_common::DFSchema;
-use datafusion_expr::{Expr, Extension};
+use datafusion_expr::{Expr, Extension, LogicalPlan};
 
-use super::expression::columns_of;
+use super::expression::{columns_of, plain_column};
+use super::late::Carried;
 use super::{Above, Lowered, Lowering, Part, Pending, Role, Slot, Window, late};
-use crate::catalog::Table;
+use crate::catalog::{ColumnKind, Table};
 use crate::error::{Error, code};
+use crate::plan::bind::StreamTable;
 use crate::plan::diagnose::from_datafusion;
 use crate::plan::window::{WindowCall, WindowNode};
-use crate::plan::{Distribution, Operation, WindowRowsNode};
+use crate::plan::{Distribution, Operation, WindowKind, WindowRowsNode};
 
 impl Lowering<'_> {
     pub(super) fn window(&mut self, extension: &Extension, above: Above) -> Result<Lowered, Error> {
         let Some(node) = extension.node.as_any().downcast_ref::<WindowNode>() else {
             return Err(Error::internal("the planner", format!("unknown node {}", extension.node.name())));
         };
-        let input = self.lower(&node.input, above)?;
-        let mut input = self.materialize(input);
-        self.refuse_changes(input.node, node.call.function.name())?;
         let Expr::Column(column) = &node.time else {
             return Err(Error::internal("the planner", "the time of a window is no column"));
         };
         let column = node.input.schema().index_of_column(column).map_err(from_datafusion)?;
+        let outer = std::mem::replace(&mut self.by_clock, is_by_clock(&node.input, column));
+        let input = self.lower(&node.input, above);
+        self.by_clock = outer;
+        let mut input = self.materialize(input?);
+        self.refuse_changes(input.node, node.call.function.name())?;
         let role = self.role(&input, column);
         if role.time_unit().is_none() || !self.plan.nodes[input.node].properties.watermark {
             return Err(no_time_attribute(&role, &node.call));
@@ -36,7 +40,7 @@ impl Lowering<'_> {
         let data_type = self.schema(input.node).field(time).data_type().clone();
         let window = Window { id: node.id, spec: node.spec };
         let partition = self.columns_for(&node.partition, node.input.schema(), &mut input)?;
-        let mut carried = input.carried.clone();
+        let mut carried = Carried { copies: None, ..input.carried.clone() };
         carried.columns = match node.keeps_all {
             true => late::named_columns(node.input.schema(), &input.slots),
             false => Vec::new(),
@@ -49,8 +53,13 @@ impl Lowering<'_> {
 
     /// Computes a pending window, so that its columns have values.
     pub(super) fn materialize(&mut self, lowered: Lowered) -> Lowered {
-        let Lowered { mut node, slots, pending: Some(pending), carried } = lowered else { return lowered };
+        let Lowered { mut node, slots, pending: Some(pending), mut carried } = lowered else {
+            return lowered;
+        };
         let is_session = pending.window.is_session();
+        if matches!(pending.window.spec.kind, WindowKind::Hop { .. } | WindowKind::Cumulate { .. }) {
+            carried.copies = Some((pending.time, pending.window.id));
+        }
         if is_session {
             node = self.add_exchange(node, session_distribution(&pending.partition, pending.in_order));
         }
@@ -118,6 +127,26 @@ pub(super) fn session_distribution(partition: &[usize], in_order: bool) -> Distr
     }
 }
 
+/// Whether a column of a plan is a `PROCTIME()` column as it comes from its table.
+fn is_by_clock(plan: &LogicalPlan, column: usize) -> bool {
+    match plan {
+        LogicalPlan::TableScan(scan) => {
+            let index = scan.projection.as_ref().map_or(Some(&column), |wanted| wanted.get(column));
+            let table = scan.source.downcast_ref::<StreamTable>().map(|source| &source.table);
+            let kind = table.zip(index).and_then(|(table, index)| Some(&table.columns.get(*index)?.kind));
+            kind.is_some_and(ColumnKind::is_processing_time)
+        }
+        LogicalPlan::Projection(projection) => {
+            let input = plain_column(&projection.expr[column], projection.input.schema());
+            input.is_some_and(|column| is_by_clock(&projection.input, column))
+        }
+        LogicalPlan::SubqueryAlias(alias) => is_by_clock(&alias.input, column),
+        LogicalPlan::Filter(filter) => is_by_clock(&filter.input, column),
+        LogicalPlan::Union(union) => union.inputs.iter().all(|input| is_by_clock(input, column)),
+        _ => false,
+    }
+}
+
 fn is_processing(table: &Table, name: &str) -> bool {
     table.column_index(name).is_some_and(|index| table.columns[index].kind.is_processing_time())
 }
@@ -140,11 +169,12 @@ fn no_time_attribute(role: &Role, call: &WindowCall) -> Error {
         Role::OfTable(table) => match &table.watermark {
             Some(_) if is_processing(table, name) => Error::plan(
                 code::NOT_SUPPORTED,
-                format!("\"{}\" has event time, so its rows can't be windowed by the clock, too", table.name),
+                format!(
+                    "\"{name}\" can't be followed from \"{}\", which has event time, to this window by the clock",
+                    table.name
+                ),
             )
-            .hint(format!(
-                "Read the same rows through a second table that has {name} AS PROCTIME() and no WATERMARK."
-            )),
+            .hint(format!("Put the window right over \"{}\", or over a query that keeps {name} as it is.", table.name)),
             Some(watermark) => Error::plan(
                 code::NOT_A_TIME_COLUMN,
                 format!(

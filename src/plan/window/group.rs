@@ -283,12 +283,8 @@ impl VisitorMut for Columns<'_> {
             "START" => column(WINDOW_COLUMNS[0], span),
             "END" => column(WINDOW_COLUMNS[1], span),
             "ROWTIME" => column(WINDOW_COLUMNS[2], span),
-            "PROCTIME" => {
-                let message = format!(
-                    "{name} can't run yet: the result of a window by the clock has no processing time"
-                );
-                return ControlFlow::Break(Error::plan(code::NOT_SUPPORTED, message).at(from_sql_span(span)));
-            }
+            // What the clock shows when the result comes.
+            "PROCTIME" => function("PROCTIME", Vec::new(), span),
             _ => return ControlFlow::Continue(()),
         };
         if of != window.function || call.args.to_string() != window.call.args.to_string() {
@@ -320,8 +316,12 @@ fn bounds(span: SqlSpan) -> Expr {
         unnamed(name("end")),
         unnamed(column(WINDOW_COLUMNS[1], span)),
     ];
+    function("named_struct", args, span)
+}
+
+fn function(name: &str, args: Vec<FunctionArg>, span: SqlSpan) -> Expr {
     Expr::Function(Function {
-        name: ObjectName(vec![ObjectNamePart::Identifier(Ident::with_span(span, "named_struct"))]),
+        name: ObjectName(vec![ObjectNamePart::Identifier(Ident::with_span(span, name))]),
         uses_odbc_syntax: false,
         parameters: FunctionArguments::None,
         args: FunctionArguments::List(sqlparser::ast::FunctionArgumentList {

@@ -57,6 +57,16 @@ pub(in crate::runtime) trait Inputs: Send {
         false
     }
 
+    /// When time alone changes something, microseconds of a clock that never goes back, or before that.
+    fn next_due_us(&self) -> Option<i64> {
+        None
+    }
+
+    /// How far the watermark lies behind the wall clock where it moves with it, microseconds.
+    fn clock_lag_us(&self) -> Option<i64> {
+        None
+    }
+
     /// The watermark while all inputs are idle, where the clock moves it on.
     fn advanced(&mut self) -> Option<Watermark> {
         None
@@ -75,6 +85,8 @@ pub(in crate::runtime) enum Polled {
 #[derive(Debug)]
 pub(in crate::runtime) enum Merged {
     Element(StreamElement),
+    /// Rows of the second of two streams that are kept apart.
+    Second(StreamBatch),
     /// Nothing until an input has more.
     Pending,
     /// `End` has been given.
@@ -101,7 +113,9 @@ pub(in crate::runtime) struct Merge<I> {
     batch_rows: usize,
     /// The last watermark that was given.
     given: Watermark,
-    ready: VecDeque<StreamElement>,
+    ready: VecDeque<Merged>,
+    /// Where two streams are kept apart: the second one.
+    second: Option<Second>,
     /// Of each batch in `ready`, since when its oldest rows wait.
     waits: VecDeque<Option<Instant>>,
     waited_since: Option<Instant>,
@@ -114,6 +128,14 @@ pub(in crate::runtime) struct Merge<I> {
     /// The merged stream was told idle.
     idle: bool,
     ended: bool,
+}
+
+/// The second of two streams that have one watermark but other columns.
+#[derive(Debug, Clone)]
+pub(in crate::runtime) struct Second {
+    /// Its inputs stand behind this many of the first one's.
+    pub(in crate::runtime) from: usize,
+    pub(in crate::runtime) schema: SchemaRef,
 }
 
 #[derive(Debug)]
@@ -165,6 +187,7 @@ impl<I: Inputs> Merge<I> {
             batch_rows,
             given: Watermark::MIN,
             ready: VecDeque::new(),
+            second: None,
             waits: VecDeque::new(),
             waited_since: None,
             segments: Vec::new(),
@@ -177,7 +200,35 @@ impl<I: Inputs> Merge<I> {
         }
     }
 
-    /// The inputs are subtasks of one stage: they are idle together, and where one wakes the others
+    /// The merge of two streams whose rows are kept apart. Between two watermarks the rows of the
+    /// first come before those of the second; each row's running watermark tells the true order.
+    pub(in crate::runtime) fn of_two(self, second: Option<Second>) -> Self {
+        Self { second, ..self }
+    }
+
+    fn is_second(&self, input: usize) -> bool {
+        self.second.as_ref().is_some_and(|second| input >= second.from)
+    }
+
+    /// The columns of an input's rows.
+    fn schema_of(&self, input: usize) -> &SchemaRef {
+        match &self.second {
+            Some(second) if input >= second.from => &second.schema,
+            _ => &self.schema,
+        }
+    }
+
+    /// Gives rows of an input. `since` when the oldest of them wait.
+    fn give(&mut self, input: usize, batch: StreamBatch, since: Option<Instant>) {
+        self.waits.push_back(since);
+        let is_second = self.is_second(input);
+        self.ready.push_back(match is_second {
+            true => Merged::Second(batch),
+            false => Merged::Element(StreamElement::Batch(batch)),
+        });
+    }
+
+    /// The inputs of a stream are subtasks of one stage: they are idle together, and where one wakes the others
     /// are about to. What they have not said yet must not be taken for silence, or time goes on
     /// without them and their rows are late.
     pub(in crate::runtime) fn in_step(mut self, in_step: bool) -> Self {
@@ -188,11 +239,11 @@ impl<I: Inputs> Merge<I> {
     /// The next element of the merged stream.
     pub(in crate::runtime) fn next(&mut self) -> Result<Merged, Error> {
         loop {
-            if let Some(element) = self.ready.pop_front() {
-                if let StreamElement::Batch(batch) = &element {
+            if let Some(ready) = self.ready.pop_front() {
+                if let Merged::Element(StreamElement::Batch(batch)) | Merged::Second(batch) = &ready {
                     self.waited_since = self.waits.pop_front().flatten().or(Some(batch.arrived));
                 }
-                return Ok(Merged::Element(element));
+                return Ok(ready);
             }
             if self.ended {
                 return Ok(Merged::Ended);
@@ -222,18 +273,31 @@ impl<I: Inputs> Merge<I> {
         self.inputs.pause();
     }
 
+    /// See [`Inputs::next_due_us`].
+    pub(in crate::runtime) fn next_due_us(&self) -> Option<i64> {
+        self.inputs.next_due_us()
+    }
+
+    /// See [`Inputs::clock_lag_us`].
+    pub(in crate::runtime) fn clock_lag_us(&self) -> Option<i64> {
+        self.inputs.clock_lag_us()
+    }
+
     /// One input: its elements as they are.
     fn pass(&mut self) -> Result<bool, Error> {
         let Polled::Element(element) = self.inputs.poll(0)? else { return Ok(false) };
         match element {
             StreamElement::Batch(batch) => {
-                let batch = self.relabel(batch)?;
-                self.waits.push_back(self.inputs.waited_since());
-                self.ready.push_back(StreamElement::Batch(batch));
+                let batch = self.relabel(0, batch)?;
+                self.give(0, batch, self.inputs.waited_since());
             }
             StreamElement::Watermark(watermark) => self.advance(watermark),
-            StreamElement::Status(status) => self.ready.push_back(StreamElement::Status(status)),
-            StreamElement::Latency(marker) => self.ready.push_back(StreamElement::Latency(marker)),
+            StreamElement::Status(status) => {
+                self.ready.push_back(Merged::Element(StreamElement::Status(status)))
+            }
+            StreamElement::Latency(marker) => {
+                self.ready.push_back(Merged::Element(StreamElement::Latency(marker)))
+            }
             StreamElement::End => self.end(),
         }
         Ok(true)
@@ -245,7 +309,9 @@ impl<I: Inputs> Merge<I> {
             let markers = self.fill_heads()?;
             if !markers.is_empty() {
                 self.flush()?;
-                self.ready.extend(markers.into_iter().map(StreamElement::Latency));
+                let markers =
+                    markers.into_iter().map(|marker| Merged::Element(StreamElement::Latency(marker)));
+                self.ready.extend(markers);
             }
             if self.states.iter().all(|state| state.finished && state.head.is_none()) {
                 self.flush()?;
@@ -324,9 +390,14 @@ impl<I: Inputs> Merge<I> {
         if had_rows {
             let segments = std::mem::take(&mut self.segments);
             self.segment_rows = 0;
-            let batch = self.join(segments)?;
-            self.waits.push_back(self.segments_since.take());
-            self.ready.push_back(StreamElement::Batch(batch));
+            let (second, first): (Vec<_>, Vec<_>) =
+                segments.into_iter().partition(|(input, _)| self.is_second(*input));
+            let since = self.segments_since.take();
+            for segments in [first, second] {
+                let Some(input) = segments.first().map(|(input, _)| *input) else { continue };
+                let batch = self.join(input, segments)?;
+                self.give(input, batch, since);
+            }
         }
         let given = self.given;
         self.advance(self.lowest());
@@ -337,12 +408,13 @@ impl<I: Inputs> Merge<I> {
         self.states.iter().map(InputState::key).min().unwrap_or(Watermark::MAX)
     }
 
-    fn join(&self, segments: Vec<(usize, StreamBatch)>) -> Result<StreamBatch, Error> {
+    /// Segments of one stream, that of `input`, as one batch.
+    fn join(&self, input: usize, segments: Vec<(usize, StreamBatch)>) -> Result<StreamBatch, Error> {
         let mut segments = segments;
         if segments.len() == 1
             && let Some((_, batch)) = segments.pop()
         {
-            return self.relabel(batch);
+            return self.relabel(input, batch);
         }
         let rows: usize = segments.iter().map(|(_, batch)| batch.num_rows()).sum();
         let mut running = Some(Vec::with_capacity(rows));
@@ -362,41 +434,24 @@ impl<I: Inputs> Merge<I> {
         }
         let batches: Vec<RecordBatch> = segments
             .into_iter()
-            .map(|(_, batch)| self.relabel(batch).map(|batch| batch.rows))
+            .map(|(_, batch)| self.relabel(input, batch).map(|batch| batch.rows))
             .collect::<Result<_, _>>()?;
         let all_inserts = kinds.iter().all(|kind| *kind == RowKind::Insert);
         Ok(StreamBatch {
-            rows: self.join_rows(&batches, rows)?,
+            rows: join_rows(self.schema_of(input), &batches, rows)?,
             kinds: (!all_inserts).then(|| RowKinds::new(kinds)),
             running: running.map(RunningWatermark::new),
             arrived: arrived.unwrap_or_else(std::time::Instant::now),
         })
     }
 
-    fn join_rows(&self, batches: &[RecordBatch], rows: usize) -> Result<RecordBatch, Error> {
-        let fault = |error| Error::internal("merge", error);
-        if self.schema.fields().is_empty() {
-            let options = RecordBatchOptions::new().with_row_count(Some(rows));
-            return RecordBatch::try_new_with_options(Arc::clone(&self.schema), vec![], &options)
-                .map_err(fault);
-        }
-        if rows / batches.len() >= 16 {
-            return concat_batches(&self.schema, batches).map_err(fault);
-        }
-        let mut indices = Vec::with_capacity(rows);
-        for (number, batch) in batches.iter().enumerate() {
-            indices.extend((0..batch.num_rows()).map(|row| (number, row)));
-        }
-        let references: Vec<&RecordBatch> = batches.iter().collect();
-        interleave_record_batch(&references, &indices).map_err(fault)
-    }
-
     /// The batch with the merged stream's schema.
-    fn relabel(&self, mut batch: StreamBatch) -> Result<StreamBatch, Error> {
-        if !Arc::ptr_eq(&batch.rows.schema(), &self.schema) {
+    fn relabel(&self, input: usize, mut batch: StreamBatch) -> Result<StreamBatch, Error> {
+        let schema = self.schema_of(input);
+        if !Arc::ptr_eq(&batch.rows.schema(), schema) {
             let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
             let columns = batch.rows.columns().to_vec();
-            batch.rows = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
+            batch.rows = RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
                 .map_err(|error| Error::internal("merge", error))?;
         }
         Ok(batch)
@@ -427,7 +482,9 @@ impl<I: Inputs> Merge<I> {
                     StreamStatus::Idle => self.states[input].idle = true,
                     StreamStatus::Active => self.wake(input),
                 },
-                StreamElement::Latency(marker) => self.ready.push_back(StreamElement::Latency(marker)),
+                StreamElement::Latency(marker) => {
+                    self.ready.push_back(Merged::Element(StreamElement::Latency(marker)));
+                }
                 StreamElement::End => {
                     self.states[input].finished = true;
                     self.live.remove(place);
@@ -443,7 +500,7 @@ impl<I: Inputs> Merge<I> {
 
     fn take_arrived_batch(&mut self, input: usize, batch: StreamBatch) -> Result<(), Error> {
         self.wake(input);
-        let mut batch = self.relabel(batch)?;
+        let mut batch = self.relabel(input, batch)?;
         if let Some(running) = &batch.running {
             let others = self.live.iter().filter(|other| **other != input).map(|other| &self.states[*other]);
             let others = others.filter(|state| !state.idle).map(|state| state.bound).min();
@@ -456,8 +513,7 @@ impl<I: Inputs> Merge<I> {
             }
             self.states[input].bound = self.states[input].bound.max(last);
         }
-        self.waits.push_back(self.inputs.waited_since());
-        self.ready.push_back(StreamElement::Batch(batch));
+        self.give(input, batch, self.inputs.waited_since());
         Ok(())
     }
 
@@ -485,32 +541,56 @@ impl<I: Inputs> Merge<I> {
             return;
         }
         self.advance(highest.unwrap_or(self.given));
-        self.ready.push_back(StreamElement::Status(StreamStatus::Idle));
+        self.ready.push_back(Merged::Element(StreamElement::Status(StreamStatus::Idle)));
         self.idle = true;
     }
 
     /// The input counts again, and so does the stream.
     fn wake(&mut self, input: usize) {
         match self.in_step {
-            true => self.states.iter_mut().for_each(|state| state.idle = false),
+            true => {
+                let is_second = self.is_second(input);
+                for other in 0..self.states.len() {
+                    if self.is_second(other) == is_second {
+                        self.states[other].idle = false;
+                    }
+                }
+            }
             false => self.states[input].idle = false,
         }
         if self.idle {
             self.idle = false;
-            self.ready.push_back(StreamElement::Status(StreamStatus::Active));
+            self.ready.push_back(Merged::Element(StreamElement::Status(StreamStatus::Active)));
         }
     }
 
     fn advance(&mut self, watermark: Watermark) {
         if watermark > self.given {
             self.given = watermark;
-            self.ready.push_back(StreamElement::Watermark(watermark));
+            self.ready.push_back(Merged::Element(StreamElement::Watermark(watermark)));
         }
     }
 
     fn end(&mut self) {
         self.advance(Watermark::MAX);
-        self.ready.push_back(StreamElement::End);
+        self.ready.push_back(Merged::Element(StreamElement::End));
         self.ended = true;
     }
+}
+
+fn join_rows(schema: &SchemaRef, batches: &[RecordBatch], rows: usize) -> Result<RecordBatch, Error> {
+    let fault = |error| Error::internal("merge", error);
+    if schema.fields().is_empty() {
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        return RecordBatch::try_new_with_options(Arc::clone(schema), vec![], &options).map_err(fault);
+    }
+    if rows / batches.len() >= 16 {
+        return concat_batches(schema, batches).map_err(fault);
+    }
+    let mut indices = Vec::with_capacity(rows);
+    for (number, batch) in batches.iter().enumerate() {
+        indices.extend((0..batch.num_rows()).map(|row| (number, row)));
+    }
+    let references: Vec<&RecordBatch> = batches.iter().collect();
+    interleave_record_batch(&references, &indices).map_err(fault)
 }

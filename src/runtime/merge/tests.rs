@@ -100,6 +100,7 @@ fn drain(mut merge: Merge<Scripted>) -> (Vec<(i64, i64)>, Vec<i64>) {
                 assert!(watermark.0 >= running, "the watermark fell behind a row");
                 watermarks.push(watermark.0);
             }
+            Merged::Second(_) => panic!("there is one stream"),
             Merged::Element(_) | Merged::Pending => {}
             Merged::Ended => return (rows, watermarks),
         }
@@ -166,6 +167,7 @@ fn without_event_time_inputs_come_one_after_another() {
             Merged::Element(StreamElement::Batch(batch)) => {
                 values.extend(batch.rows.column(0).as_primitive::<Int64Type>().values().iter().copied());
             }
+            Merged::Second(_) => panic!("there is one stream"),
             Merged::Element(_) | Merged::Pending => {}
             Merged::Ended => break,
         }

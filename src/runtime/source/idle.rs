@@ -27,6 +27,12 @@ impl IdleTimer {
         self.is_idle
     }
 
+    /// When it is idle if nothing comes before, or later.
+    pub(super) fn due_us(&self) -> Option<i64> {
+        let since_us = self.empty_since_us.filter(|_| !self.is_idle)?;
+        Some(since_us.saturating_add(self.timeout_us).saturating_add(1))
+    }
+
     /// The split gave a row.
     pub(super) fn wake(&mut self) {
         self.is_idle = false;
@@ -83,8 +89,10 @@ mod tests {
         assert!(empty(&mut timer, 5_101));
         // It becomes idle once.
         assert!(!empty(&mut timer, 9_000) && timer.is_idle());
+        assert_eq!(timer.due_us(), None);
         timer.wake();
         assert!(!timer.is_idle() && !empty(&mut timer, 9_001));
+        assert_eq!(timer.due_us(), Some(9_102));
     }
 
     #[test]

@@ -115,6 +115,18 @@ impl SourceShape {
         spec.processing.then(|| Watermark(self.stamps.processing_us(self.clock.wall_us()) - STEP_US))
     }
 
+    /// How far the watermark lies behind the clock where it moves with it, microseconds.
+    pub(super) fn clock_lag_us(&self) -> Option<i64> {
+        let (spec, _) = self.time.as_ref()?;
+        if spec.processing {
+            return Some(STEP_US);
+        }
+        let (delay_us, arrival) = (self.advance_delay_us()?, self.last_arrival()?);
+        // A clock that was set since is not followed.
+        let shown_us = arrival.wall_us.saturating_add(self.clock.elapsed_us() - arrival.elapsed_us);
+        Some(self.clock.wall_us().saturating_sub(shown_us).saturating_add(delay_us))
+    }
+
     /// `IDLE AFTER`, microseconds.
     pub(super) fn idle_after_us(&self) -> Option<i64> {
         self.time.as_ref().and_then(|(spec, _)| spec.idle_after_us)
@@ -204,6 +216,11 @@ impl SplitPipeline {
     /// How far its rows have come in event time.
     pub(super) fn reached(&self) -> i64 {
         self.watermark.reached()
+    }
+
+    /// When its watermark moves by itself.
+    pub(super) fn due_us(&self) -> Option<i64> {
+        self.watermark.due_us()
     }
 
     /// The watermark, if it moves with the clock and has moved now.
@@ -326,6 +343,8 @@ impl SplitPipeline {
                 }
             }
         }
+        // Rows from the future, and for each how many rows are passed on before it.
+        let mut future = None;
         if let Some(max_ahead_us) = shape.max_ahead_us {
             let latest = wall_us.saturating_add(max_ahead_us);
             let is_future =
@@ -334,10 +353,14 @@ impl SplitPipeline {
             let dropped = keep.false_count() as u64;
             if dropped > 0 {
                 shape.counters.future.fetch_add(dropped, Ordering::Relaxed);
-                if let Some(rejects) = self.rejects() {
-                    let future = not(&keep).and_then(|future| filter_record_batch(&rows, &future));
-                    let future = self.output(&future.map_err(|e| Error::internal("source", e))?)?;
-                    rejected.push(StreamBatch::inserts(rejects.future(&future)?, arrived));
+                if shape.late.is_some() {
+                    let ahead = not(&keep).and_then(|ahead| filter_record_batch(&rows, &ahead));
+                    let ahead = self.output(&ahead.map_err(|e| Error::internal("source", e))?)?;
+                    let places = keep.values().iter().scan(0, |passed, keep| {
+                        *passed += usize::from(keep);
+                        Some((!keep).then_some(*passed))
+                    });
+                    future = Some((ahead, places.flatten().collect::<Vec<usize>>()));
                 }
                 rows = filter_record_batch(&rows, &keep).map_err(|e| Error::internal("source", e))?;
                 let time = evaluate(&spec.time, &rows)?;
@@ -361,6 +384,11 @@ impl SplitPipeline {
         }
         if let Some(last) = times.last() {
             self.cell.set_times(*last, self.disorder.latest());
+        }
+        if let (Some(rejects), Some((ahead, places))) = (self.rejects(), future) {
+            let before = |place: &usize| running.get(*place).copied().unwrap_or(self.watermark.said());
+            let before: Vec<i64> = places.iter().map(before).collect();
+            rejected.push(StreamBatch::inserts(rejects.future(&ahead, &before)?, arrived));
         }
         let batch = StreamBatch {
             rows: self.output(&rows)?,

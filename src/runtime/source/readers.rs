@@ -314,6 +314,20 @@ impl Inputs for SplitInputs {
         self.advanced
     }
 
+    fn next_due_us(&self) -> Option<i64> {
+        let timers = self.splits.iter().filter_map(|split| split.timer.as_ref()).chain(&self.deserted);
+        let idle = timers.filter_map(IdleTimer::due_us).min();
+        let work = lock(&self.shared.work);
+        let waiting = work.queue.iter().map(|(_, pipeline)| pipeline).chain(work.quiet.values());
+        let resting = work.slots.iter().filter_map(|slot| slot.resting.as_ref());
+        let ticks = waiting.chain(resting).filter_map(SplitPipeline::due_us).min();
+        [idle, ticks].into_iter().flatten().min()
+    }
+
+    fn clock_lag_us(&self) -> Option<i64> {
+        self.shared.shape.clock_lag_us()
+    }
+
     fn poll(&mut self, input: usize) -> Result<Polled, Error> {
         if let Some(element) = self.splits[input].at_hand.pop_front() {
             return Ok(Polled::Element(element));

@@ -8,6 +8,7 @@ use arrow::record_batch::RecordBatch;
 use super::batch_of;
 use crate::connector::RejectedRow;
 use crate::error::Error;
+use crate::operator::late::times;
 use crate::plan::LateOutput;
 
 /// Makes rows of a source's second output.
@@ -24,16 +25,23 @@ impl Rejects<'_> {
         let text: ArrayRef = Arc::new(StringArray::from_iter_values(&texts));
         let fields = self.late.schema.fields().iter().take(self.late.columns.len());
         let columns = fields.map(|field| new_null_array(field.data_type(), texts.len())).collect();
-        self.rows("malformed", columns, text)
+        self.rows("malformed", columns, text, &[])
     }
 
-    /// Rows whose time is too far ahead. `rows` are in the columns of the source.
-    pub(super) fn future(&self, rows: &RecordBatch) -> Result<RecordBatch, Error> {
+    /// Rows whose time is too far ahead. `rows` are in the columns of the source, `before` is the watermark
+    /// of the split just before each.
+    pub(super) fn future(&self, rows: &RecordBatch, before: &[i64]) -> Result<RecordBatch, Error> {
         let columns = self.late.columns.iter().map(|column| Arc::clone(rows.column(*column))).collect();
-        self.rows("future", columns, Arc::new(StringArray::new_null(rows.num_rows())))
+        self.rows("future", columns, Arc::new(StringArray::new_null(rows.num_rows())), before)
     }
 
-    fn rows(&self, reason: &str, mut columns: Vec<ArrayRef>, text: ArrayRef) -> Result<RecordBatch, Error> {
+    fn rows(
+        &self,
+        reason: &str,
+        mut columns: Vec<ArrayRef>,
+        text: ArrayRef,
+        watermarks: &[i64],
+    ) -> Result<RecordBatch, Error> {
         let count = text.len();
         let same = |text: &str| -> ArrayRef {
             Arc::new(StringArray::from_iter_values(std::iter::repeat_n(text, count)))
@@ -45,6 +53,10 @@ impl Rejects<'_> {
                 "late_source" => same(self.table),
                 "late_split" => same(self.split),
                 "late_text" => Arc::clone(&text),
+                "late_watermark" => {
+                    let known = |row| watermarks.get(row).copied().filter(|known| *known > i64::MIN);
+                    times((0..count).map(known), field.data_type())?
+                }
                 other => return Err(Error::internal("source", format!("no column \"{other}\""))),
             });
         }

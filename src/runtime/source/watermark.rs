@@ -128,11 +128,19 @@ impl Progress {
     pub(super) fn tick(&mut self, now_us: i64) -> bool {
         match &mut self.ticks_us {
             Some((tick_us, due_us)) if *due_us <= now_us => {
-                *due_us = now_us.saturating_add(*tick_us);
+                // The grid stays, also where nobody looked for some time.
+                let ticks = (now_us - *due_us) / *tick_us + 1;
+                *due_us = due_us.saturating_add(ticks.saturating_mul(*tick_us));
                 self.say()
             }
             _ => false,
         }
+    }
+
+    /// When the watermark moves by itself.
+    pub(super) fn due_us(&self) -> Option<i64> {
+        let (_, due_us) = self.ticks_us?;
+        (self.reached > self.said).then_some(due_us)
     }
 
     fn say(&mut self) -> bool {
@@ -154,7 +162,14 @@ mod tests {
         // Nothing new: the next tick says nothing.
         assert!(!progress.tick(400));
         assert_eq!(progress.take(&vec![3, 11].into(), None), (vec![9, 9], false));
+        assert_eq!(progress.due_us(), Some(600));
         assert!(!progress.tick(599) && progress.tick(600) && progress.said() == 11);
+        assert_eq!(progress.due_us(), None);
+        // Late ticks don't move the grid.
+        progress.take(&vec![12].into(), None);
+        assert!(progress.tick(1_350) && !progress.tick(1_399));
+        progress.take(&vec![13].into(), None);
+        assert_eq!(progress.due_us(), Some(1_400));
     }
 
     #[test]

@@ -10,28 +10,28 @@ use crate::error::Error;
 
 /// A row that a group counts.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Use {
-    pub(super) group: u32,
+pub(in crate::operator::window) struct Use {
+    pub(in crate::operator::window) group: u32,
     /// Of the evaluated columns.
-    pub(super) row: u32,
+    pub(in crate::operator::window) row: u32,
 }
 
 /// What an aggregate reads of rows.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Input<'a> {
-    pub(super) args: &'a [ArrayRef],
-    pub(super) filter: Option<&'a BooleanArray>,
+pub(in crate::operator::window) struct Input<'a> {
+    pub(in crate::operator::window) args: &'a [ArrayRef],
+    pub(in crate::operator::window) filter: Option<&'a BooleanArray>,
 }
 
 impl Input<'_> {
     /// Whether the aggregate's FILTER keeps a row.
-    pub(super) fn keeps(&self, row: u32) -> bool {
+    pub(in crate::operator::window) fn keeps(&self, row: u32) -> bool {
         self.filter.is_none_or(|filter| filter.is_valid(row as usize) && filter.value(row as usize))
     }
 }
 
 /// The states of one aggregate, by the number of the group. A value is read without a change.
-pub(super) trait Accumulators: Send {
+pub(in crate::operator::window) trait Accumulators: Send {
     /// Makes room for so many groups.
     fn grow(&mut self, groups: usize) -> Result<(), Error>;
 
@@ -47,6 +47,18 @@ pub(super) trait Accumulators: Send {
     /// `R002` if the aggregate fails on a row, or a value does not fit its type.
     fn update_each(&mut self, uses: &[Use], input: Input<'_>) -> Result<(ArrayRef, ArrayRef), Error>;
 
+    /// Whether the states of two groups make the one of all their rows, exactly and in any order.
+    fn joins(&self) -> bool;
+
+    /// Adds what `from` has to `into`, where states [join](Accumulators::joins).
+    fn join(&mut self, into: u32, from: u32);
+
+    /// Makes a group what it was without rows.
+    ///
+    /// # Errors
+    /// `R002` if the aggregate has no such state.
+    fn clear(&mut self, group: u32) -> Result<(), Error>;
+
     /// The values of some groups.
     ///
     /// # Errors
@@ -59,7 +71,10 @@ pub(super) trait Accumulators: Send {
 
 /// No group yet. Count, sum, avg, min and max of common types have states of a fixed size; the others
 /// have an accumulator for each group.
-pub(super) fn accumulators(call: &Call, input: &SchemaRef) -> Result<Box<dyn Accumulators>, Error> {
+pub(in crate::operator::window) fn accumulators(
+    call: &Call,
+    input: &SchemaRef,
+) -> Result<Box<dyn Accumulators>, Error> {
     if let [arg] = call.arg_types(input)?.as_slice()
         && !call.function.is_distinct()
         && let Some(states) = of_common_type(call, arg)

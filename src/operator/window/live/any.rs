@@ -49,6 +49,14 @@ impl AnyStates {
         Self { function, groups: Vec::new() }
     }
 
+    fn group(&self) -> Result<Group, Error> {
+        let accumulator = match is_two_minded(&self.function) {
+            true => Box::new(OneGroup::try_new(&self.function).map_err(failure)?),
+            false => self.function.create_accumulator().map_err(failure)?,
+        };
+        Ok(Group { accumulator, value: None })
+    }
+
     fn array(&self, values: Vec<ScalarValue>) -> Result<ArrayRef, Error> {
         if values.is_empty() {
             return Ok(arrow::array::new_empty_array(self.function.field().data_type()));
@@ -60,11 +68,8 @@ impl AnyStates {
 impl Accumulators for AnyStates {
     fn grow(&mut self, groups: usize) -> Result<(), Error> {
         while self.groups.len() < groups {
-            let accumulator = match is_two_minded(&self.function) {
-                true => Box::new(OneGroup::try_new(&self.function).map_err(failure)?),
-                false => self.function.create_accumulator().map_err(failure)?,
-            };
-            self.groups.push(Group { accumulator, value: None });
+            let group = self.group()?;
+            self.groups.push(group);
         }
         Ok(())
     }
@@ -101,6 +106,17 @@ impl Accumulators for AnyStates {
             after.push(group.value()?);
         }
         Ok((self.array(before)?, self.array(after)?))
+    }
+
+    fn joins(&self) -> bool {
+        false
+    }
+
+    fn join(&mut self, _into: u32, _from: u32) {}
+
+    fn clear(&mut self, group: u32) -> Result<(), Error> {
+        self.groups[group as usize] = self.group()?;
+        Ok(())
     }
 
     fn values(&mut self, groups: &[u32]) -> Result<ArrayRef, Error> {

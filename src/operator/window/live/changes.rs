@@ -17,27 +17,28 @@ use crate::stream::{RowKind, RowKinds, RunningWatermark, StreamBatch};
 
 /// A row of columns that were added to [`Changes`].
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
-    pub(super) columns: u32,
-    pub(super) row: u32,
+pub(in crate::operator::window) struct Place {
+    pub(in crate::operator::window) columns: u32,
+    pub(in crate::operator::window) row: u32,
 }
 
-/// A result that is new, or one that has changed.
+/// A result that is new, one that has changed, or one that is gone.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Change {
+pub(in crate::operator::window) struct Change {
     /// Changes are given in this order.
-    pub(super) order: u32,
-    pub(super) bounds: Bounds,
-    pub(super) keys: Place,
+    pub(in crate::operator::window) order: u32,
+    pub(in crate::operator::window) bounds: Bounds,
+    pub(in crate::operator::window) keys: Place,
     /// The values that were given before; `None`: the result is new.
-    pub(super) before: Option<Place>,
-    pub(super) after: Place,
+    pub(in crate::operator::window) before: Option<Place>,
+    /// The values that it has now; `None`: it is gone.
+    pub(in crate::operator::window) after: Option<Place>,
     /// The watermark that held just before it.
-    pub(super) running: i64,
+    pub(in crate::operator::window) running: i64,
 }
 
-/// Collects changes and gives them as rows: `+I`, or `-U` and `+U`.
-pub(super) struct Changes {
+/// Collects changes and gives them as rows: `+I`, `-U` and `+U`, or `-D`.
+pub(in crate::operator::window) struct Changes {
     schema: SchemaRef,
     /// Columns for the bounds of windows before the groups': 3, or 0 for the global window.
     bound_columns: usize,
@@ -48,35 +49,39 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    pub(super) fn new(schema: &SchemaRef, has_bounds: bool, unit_us: i64) -> Self {
+    pub(in crate::operator::window) fn new(schema: &SchemaRef, has_bounds: bool, unit_us: i64) -> Self {
         let bound_columns = if has_bounds { 3 } else { 0 };
         let (keys, values, changes) = (Vec::new(), Vec::new(), Vec::new());
         Self { schema: schema.clone(), bound_columns, unit_us, keys, values, changes }
     }
 
     /// Adds columns of keys that changes refer to; gives their number.
-    pub(super) fn add_keys(&mut self, columns: Vec<ArrayRef>) -> u32 {
+    pub(in crate::operator::window) fn add_keys(&mut self, columns: Vec<ArrayRef>) -> u32 {
         self.keys.push(columns);
         self.keys.len() as u32 - 1
     }
 
     /// Adds columns of aggregates that changes refer to; gives their number.
-    pub(super) fn add_values(&mut self, columns: Vec<ArrayRef>) -> u32 {
+    pub(in crate::operator::window) fn add_values(&mut self, columns: Vec<ArrayRef>) -> u32 {
         self.values.push(columns);
         self.values.len() as u32 - 1
     }
 
-    pub(super) fn push(&mut self, change: Change) {
+    pub(in crate::operator::window) fn push(&mut self, change: Change) {
         self.changes.push(change);
     }
 
     /// Whether there are enough for a batch.
-    pub(super) fn is_full(&self) -> bool {
+    pub(in crate::operator::window) fn is_full(&self) -> bool {
         self.changes.len() >= BATCH_ROWS
     }
 
     /// Gives what was collected.
-    pub(super) fn flush(&mut self, arrived: Instant, out: &mut Output) -> Result<(), Error> {
+    pub(in crate::operator::window) fn flush(
+        &mut self,
+        arrived: Instant,
+        out: &mut Output,
+    ) -> Result<(), Error> {
         let mut changes = std::mem::take(&mut self.changes);
         let (keys, values) = (std::mem::take(&mut self.keys), std::mem::take(&mut self.values));
         if changes.is_empty() {
@@ -87,17 +92,19 @@ impl Changes {
         }
         let mut rows = Rows::default();
         for change in &changes {
-            match change.before {
-                None => rows.push(RowKind::Insert, change, change.after),
-                Some(before) => {
+            match (change.before, change.after) {
+                (None, None) => {}
+                (None, Some(after)) => rows.push(RowKind::Insert, change, after),
+                (Some(before), None) => rows.push(RowKind::Delete, change, before),
+                (Some(before), Some(after)) => {
                     rows.push(RowKind::UpdateBefore, change, before);
-                    rows.push(RowKind::UpdateAfter, change, change.after);
+                    rows.push(RowKind::UpdateAfter, change, after);
                 }
             }
         }
         let batch = StreamBatch {
             rows: self.record_batch(&rows, &keys, &values)?,
-            kinds: rows.kinds.contains(&RowKind::UpdateAfter).then(|| RowKinds::new(rows.kinds)),
+            kinds: rows.kinds.iter().any(|kind| *kind != RowKind::Insert).then(|| RowKinds::new(rows.kinds)),
             running: (self.bound_columns > 0).then(|| RunningWatermark::new(rows.running)),
             arrived,
         };
@@ -169,7 +176,7 @@ impl Rows {
 }
 
 /// Gives a batch in pieces that are not huge, and cut between updates.
-pub(super) fn give(batch: &StreamBatch, out: &mut Output) {
+pub(in crate::operator::window) fn give(batch: &StreamBatch, out: &mut Output) {
     let rows = batch.num_rows();
     let mut from = 0;
     while from < rows {
@@ -185,7 +192,11 @@ pub(super) fn give(batch: &StreamBatch, out: &mut Output) {
 }
 
 /// Which rows are not the same in both. The columns are of equal types, their NULLs equal.
-pub(super) fn changed(before: &[ArrayRef], after: &[ArrayRef], rows: usize) -> Result<Vec<bool>, Error> {
+pub(in crate::operator::window) fn changed(
+    before: &[ArrayRef],
+    after: &[ArrayRef],
+    rows: usize,
+) -> Result<Vec<bool>, Error> {
     let mut changed = vec![false; rows];
     for (before, after) in before.iter().zip(after) {
         if before.data_type().is_nested() {

@@ -21,7 +21,7 @@ pub(super) struct Complete {
     batches: ResultBatches,
     has_bounds: bool,
     gone: BTreeMap<PartKey, (Bounds, usize, Vec<ArrayRef>)>,
-    given: Vec<RecordBatch>,
+    given: Given,
     /// Rows have come since.
     pub(super) is_dirty: bool,
 }
@@ -29,7 +29,7 @@ pub(super) struct Complete {
 impl Complete {
     pub(super) fn new(schema: &SchemaRef, has_bounds: bool, unit_us: i64) -> Self {
         let batches = ResultBatches::new(schema, has_bounds, unit_us);
-        Self { batches, has_bounds, gone: BTreeMap::new(), given: Vec::new(), is_dirty: false }
+        Self { batches, has_bounds, gone: BTreeMap::new(), given: Given::default(), is_dirty: false }
     }
 
     /// Keeps the results of a window that takes no more rows.
@@ -62,31 +62,8 @@ impl Complete {
             self.batches.add(*bounds, (*groups, columns.clone()), arrived, &mut result)?;
         }
         self.batches.flush(arrived, &mut result)?;
-        let batches: Vec<RecordBatch> = result
-            .drain()
-            .filter_map(|element| match element {
-                StreamElement::Batch(batch) => Some(batch.rows),
-                _ => None,
-            })
-            .collect();
-        if batches == self.given {
-            return Ok(());
-        }
-        let has_bounds = self.has_bounds;
-        let stamped = |rows: RecordBatch, kinds: Option<RowKinds>| StreamBatch {
-            running: has_bounds.then(|| RunningWatermark::constant(Watermark(running), rows.num_rows())),
-            kinds,
-            rows,
-            arrived,
-        };
-        for rows in self.given.drain(..) {
-            let kinds = RowKinds::new(vec![RowKind::Delete; rows.num_rows()]);
-            give(&stamped(rows, Some(kinds)), out);
-        }
-        for rows in &batches {
-            give(&stamped(rows.clone(), None), out);
-        }
-        self.given = batches;
+        let stamp = self.has_bounds.then_some(running);
+        self.given.replace(result, stamp, arrived, out);
         Ok(())
     }
 
@@ -95,7 +72,52 @@ impl Complete {
         let rows = self.gone.values().map(|(_, groups, _)| groups).sum();
         let columns = self.gone.values().flat_map(|(_, _, columns)| columns);
         let gone: usize = columns.map(|column| column.get_array_memory_size()).sum();
-        let given: usize = self.given.iter().map(RecordBatch::get_array_memory_size).sum();
-        (self.gone.len(), rows, gone + given)
+        (self.gone.len(), rows, gone + self.given.size())
+    }
+}
+
+/// The whole result that was given last.
+#[derive(Default)]
+pub(in crate::operator::window) struct Given(Vec<RecordBatch>);
+
+impl Given {
+    /// Deletes what was given and gives `result`, if it is not the same. `running`: the watermark just
+    /// before, for a result with windows.
+    pub(in crate::operator::window) fn replace(
+        &mut self,
+        mut result: Output,
+        running: Option<i64>,
+        arrived: Instant,
+        out: &mut Output,
+    ) {
+        let batches: Vec<RecordBatch> = result
+            .drain()
+            .filter_map(|element| match element {
+                StreamElement::Batch(batch) => Some(batch.rows),
+                _ => None,
+            })
+            .collect();
+        if batches == self.0 {
+            return;
+        }
+        let stamped = |rows: RecordBatch, kinds: Option<RowKinds>| StreamBatch {
+            running: running.map(|running| RunningWatermark::constant(Watermark(running), rows.num_rows())),
+            kinds,
+            rows,
+            arrived,
+        };
+        for rows in self.0.drain(..) {
+            let kinds = RowKinds::new(vec![RowKind::Delete; rows.num_rows()]);
+            give(&stamped(rows, Some(kinds)), out);
+        }
+        for rows in &batches {
+            give(&stamped(rows.clone(), None), out);
+        }
+        self.0 = batches;
+    }
+
+    /// Memory in bytes.
+    pub(in crate::operator::window) fn size(&self) -> usize {
+        self.0.iter().map(RecordBatch::get_array_memory_size).sum()
     }
 }

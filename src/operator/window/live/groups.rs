@@ -13,21 +13,21 @@ use crate::error::{Error, code};
 use crate::operator::evaluate::arrow_failure;
 
 /// Turns keys into bytes that are equal where the keys are, and back.
-pub(super) struct KeyFormat {
+pub(in crate::operator::window) struct KeyFormat {
     /// `None`: there are no keys, so one group.
     converter: Option<RowConverter>,
     hasher: FixedState,
 }
 
 /// The keys of some rows as bytes, once for each grouping set.
-pub(super) struct KeyRows {
+pub(in crate::operator::window) struct KeyRows {
     sets: Vec<(arrow::row::Rows, Vec<u64>)>,
 }
 
 impl KeyFormat {
     /// # Errors
     /// `P002` for keys of types that have no such form.
-    pub(super) fn try_new(recipe: &Recipe) -> Result<Self, Error> {
+    pub(in crate::operator::window) fn try_new(recipe: &Recipe) -> Result<Self, Error> {
         let fields = recipe.group_schema.fields();
         let sort_fields: Vec<SortField> =
             fields.iter().map(|field| SortField::new(field.data_type().clone())).collect();
@@ -42,7 +42,7 @@ impl KeyFormat {
     }
 
     /// The keys of rows, for each set of `sets` its key columns.
-    pub(super) fn rows(&self, sets: &[Vec<ArrayRef>]) -> Result<KeyRows, Error> {
+    pub(in crate::operator::window) fn rows(&self, sets: &[Vec<ArrayRef>]) -> Result<KeyRows, Error> {
         let Some(converter) = &self.converter else { return Ok(KeyRows { sets: Vec::new() }) };
         let sets = sets.iter().map(|columns| {
             let rows = converter.convert_columns(columns).map_err(|error| arrow_failure(&error))?;
@@ -52,10 +52,31 @@ impl KeyFormat {
         Ok(KeyRows { sets: sets.collect::<Result<_, Error>>()? })
     }
 
-    fn columns<'a>(&self, keys: impl Iterator<Item = &'a [u8]>) -> Result<Vec<ArrayRef>, Error> {
+    /// The hash of a key from its bytes.
+    pub(in crate::operator::window) fn hash(&self, key: &[u8]) -> u64 {
+        if self.converter.is_some() { self.hasher.hash_one(key) } else { 0 }
+    }
+
+    /// The columns of keys from their bytes.
+    pub(in crate::operator::window) fn columns<'a>(
+        &self,
+        keys: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<Vec<ArrayRef>, Error> {
         let Some(converter) = &self.converter else { return Ok(Vec::new()) };
         let parser = converter.parser();
         converter.convert_rows(keys.map(|key| parser.parse(key))).map_err(|error| arrow_failure(&error))
+    }
+}
+
+impl KeyRows {
+    /// The key of a row in a grouping set and its hash; nothing where there are no keys.
+    pub(in crate::operator::window) fn key(
+        &self,
+        set: usize,
+        row: u32,
+    ) -> Option<(arrow::row::Row<'_>, u64)> {
+        let (rows, hashes) = self.sets.get(set)?;
+        Some((rows.row(row as usize), hashes[row as usize]))
     }
 }
 
@@ -89,13 +110,12 @@ impl Groups {
 
     /// The group of a row in a grouping set; a new one if the key has none.
     pub(super) fn group(&mut self, keys: &KeyRows, set: usize, row: u32) -> u32 {
-        let Some((rows, hashes)) = keys.sets.get(set) else {
+        let Some((key, hash)) = keys.key(set, row) else {
             if self.ends.is_empty() {
                 self.ends.push(0);
             }
             return 0;
         };
-        let (key, hash) = (rows.row(row as usize), hashes[row as usize]);
         let key: &[u8] = key.as_ref();
         let is_it = |group: &u32| bytes(&self.keys, &self.ends, *group) == key;
         if let Some(group) = self.table.find(hash, is_it) {
@@ -168,6 +188,7 @@ fn bytes<'a>(keys: &'a [u8], ends: &[usize], group: u32) -> &'a [u8] {
     &keys[start..ends[group]]
 }
 
-fn input(rows: &Rows, aggregate: usize) -> Input<'_> {
+/// What an aggregate reads of evaluated rows.
+pub(in crate::operator::window) fn input(rows: &Rows, aggregate: usize) -> Input<'_> {
     Input { args: &rows.args[aggregate], filter: rows.filters[aggregate].as_ref() }
 }

@@ -12,20 +12,23 @@
 //! Invariant: final results are those of [`WindowAggregate`](super::WindowAggregate); only when they
 //! come, and what comes before them, is decided here.
 
-mod accumulator;
+pub(super) mod accumulator;
 mod any;
-mod changes;
-mod complete;
-mod groups;
+pub(super) mod changes;
+pub(super) mod complete;
+pub(super) mod groups;
 mod one_group;
+pub(super) mod rounds;
 mod typed;
 mod window;
+
+pub(in crate::operator) use typed::{Count, Exact, Kernel};
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Instant;
 
-use arrow::array::{ArrayRef, UInt32Array};
+use arrow::array::UInt32Array;
 use arrow::compute::take_record_batch;
 use arrow::datatypes::SchemaRef;
 
@@ -44,6 +47,7 @@ use crate::stream::{StreamBatch, Watermark};
 use changes::{Change, Changes, Place};
 use complete::Complete;
 use groups::KeyFormat;
+use rounds::Rounds;
 use window::{Batch, Window};
 
 /// Aggregates per window and key; results change as rows come.
@@ -67,8 +71,7 @@ pub(super) struct LiveAggregate {
     complete: Option<Complete>,
     /// How far event time has come.
     watermark: i64,
-    /// When the next round of EVERY is due.
-    next_round_us: Option<i64>,
+    rounds: Rounds,
     rows_seen: u64,
     arrived: Option<Instant>,
 }
@@ -99,7 +102,7 @@ impl LiveAggregate {
             deadlines: BinaryHeap::new(),
             complete,
             watermark: i64::MIN,
-            next_round_us: None,
+            rounds: Rounds::new(node.emit),
             rows_seen: 0,
             arrived: None,
         })
@@ -200,13 +203,7 @@ impl LiveAggregate {
                 self.recipe.evaluate(&used, Arrival::From(first))?
             }
         };
-        let keys: Vec<Vec<ArrayRef>> = match self.recipe.sets.is_empty() {
-            true => vec![rows.keys.clone()],
-            false => {
-                let masked = |set| self.recipe.masked(&rows.keys, rows.len, set);
-                self.recipe.sets.iter().map(masked).collect::<Result<_, _>>()?
-            }
-        };
+        let keys = self.recipe.keys_of_sets(&rows)?;
         let key_rows = self.key_format.rows(&keys)?;
         let running = Running { values: batch.running.as_ref(), floor: self.watermark };
         // The watermark before each row that is used.
@@ -303,7 +300,7 @@ impl LiveAggregate {
                 bounds: Bounds { start: 0, end: i64::MAX, close: i64::MAX },
                 keys: Place { columns: keys, row },
                 before: None,
-                after: Place { columns: values, row },
+                after: Some(Place { columns: values, row }),
                 running: self.watermark,
             });
         }
@@ -336,7 +333,7 @@ impl Operator for LiveAggregate {
     }
 
     fn open(&mut self, now_us: i64) {
-        self.next_round_us = self.mode.every_us().map(|every| now_us.saturating_add(every));
+        self.rounds.open(now_us);
     }
 
     fn process_batch(&mut self, batch: StreamBatch, out: &mut Output) -> Result<(), Error> {
@@ -357,17 +354,18 @@ impl Operator for LiveAggregate {
     }
 
     fn next_timer(&self) -> Option<i64> {
-        self.next_round_us
+        self.rounds.next_us
     }
 
     fn process_timer(&mut self, now_us: i64, out: &mut Output) -> Result<(), Error> {
-        let (Some(due), Some(every)) = (self.next_round_us, self.mode.every_us()) else { return Ok(()) };
-        if due > now_us {
+        if !self.rounds.is_due(now_us) {
             return Ok(());
         }
-        let rounds = (now_us - due) / every + 1;
-        self.next_round_us = Some(due.saturating_add(rounds.saturating_mul(every)));
         self.round(out)
+    }
+
+    fn next_watermark(&self) -> Option<i64> {
+        self.deadlines.peek().map(|Reverse((time, _))| *time)
     }
 
     fn finish(&mut self, out: &mut Output) -> Result<(), Error> {

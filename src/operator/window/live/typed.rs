@@ -22,7 +22,7 @@ use crate::operator::evaluate::failure;
 use crate::plan::{ExactSum, Finish, Finished};
 
 /// How an aggregate counts rows of one type.
-pub(super) trait Kernel: Send {
+pub(in crate::operator) trait Kernel: Send {
     /// What it keeps of a group.
     type State: Copy + Default + Send;
     /// The column of its argument.
@@ -34,6 +34,14 @@ pub(super) trait Kernel: Send {
 
     /// Adds a row, unless it is NULL.
     fn add(&self, state: &mut Self::State, column: &Self::Column<'_>, row: usize);
+
+    /// Adds the rows of another state.
+    fn join(&self, state: &mut Self::State, other: Self::State);
+
+    /// Whether a state that was joined is the same as one that had the rows one by one.
+    fn joins(&self) -> bool {
+        true
+    }
 
     /// # Errors
     /// `R002` if the result does not fit its type.
@@ -82,6 +90,20 @@ impl<K: Kernel> Accumulators for States<K> {
         Ok((self.kernel.array(before)?, self.kernel.array(after)?))
     }
 
+    fn joins(&self) -> bool {
+        self.kernel.joins()
+    }
+
+    fn join(&mut self, into: u32, from: u32) {
+        let other = self.states[from as usize];
+        self.kernel.join(&mut self.states[into as usize], other);
+    }
+
+    fn clear(&mut self, group: u32) -> Result<(), Error> {
+        self.states[group as usize] = K::State::default();
+        Ok(())
+    }
+
     fn values(&mut self, groups: &[u32]) -> Result<ArrayRef, Error> {
         let value = |group: &u32| self.kernel.value(&self.states[*group as usize]);
         self.kernel.array(groups.iter().map(value).collect::<Result<_, _>>()?)
@@ -101,7 +123,7 @@ fn primitive<T: ArrowPrimitiveType>(args: &[ArrayRef]) -> Result<&PrimitiveArray
 }
 
 /// Rows that are not NULL.
-pub(super) struct Count;
+pub(in crate::operator) struct Count;
 
 impl Kernel for Count {
     type State = i64;
@@ -114,6 +136,10 @@ impl Kernel for Count {
 
     fn add(&self, state: &mut i64, nulls: &Option<NullBuffer>, row: usize) {
         *state += i64::from(nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)));
+    }
+
+    fn join(&self, state: &mut i64, other: i64) {
+        *state += other;
     }
 
     fn value(&self, state: &i64) -> Result<i64, Error> {
@@ -140,10 +166,10 @@ pub(super) fn sum(is_avg: bool, arg: &DataType) -> Option<Box<dyn Accumulators>>
 }
 
 /// An exact sum, or the average from it.
-struct Exact<T>(Finish, PhantomData<fn() -> T>);
+pub(in crate::operator) struct Exact<T>(Finish, PhantomData<fn() -> T>);
 
 impl<T> Exact<T> {
-    fn new(finish: Finish) -> Self {
+    pub(in crate::operator) fn new(finish: Finish) -> Self {
         Self(finish, PhantomData)
     }
 }
@@ -165,6 +191,11 @@ where
             sum.add(column.value(row).into());
             *count += 1;
         }
+    }
+
+    fn join(&self, (sum, count): &mut (ExactSum, i64), (more, more_rows): (ExactSum, i64)) {
+        sum.merge(more);
+        *count += more_rows;
     }
 
     fn value(&self, (sum, count): &(ExactSum, i64)) -> Result<Option<Finished>, Error> {
@@ -216,6 +247,16 @@ impl Kernel for FloatSum {
             *sum += column.value(row);
             *count += 1;
         }
+    }
+
+    fn join(&self, (sum, count): &mut (f64, i64), (more, more_rows): (f64, i64)) {
+        *sum += more;
+        *count += more_rows;
+    }
+
+    /// Its last digits tell in which order rows were added.
+    fn joins(&self) -> bool {
+        false
     }
 
     fn value(&self, (sum, count): &(f64, i64)) -> Result<Option<f64>, Error> {
@@ -317,14 +358,18 @@ where
         if column.is_null(row) {
             return;
         }
-        let value = column.value(row).normal();
-        let is_better = match *best {
-            None => true,
-            Some(best) if self.is_max => best.is_less(value),
-            Some(best) => value.is_less(best),
+        self.join(best, Some(column.value(row).normal()));
+    }
+
+    fn join(&self, best: &mut Option<T::Native>, other: Option<T::Native>) {
+        let is_better = match (*best, other) {
+            (_, None) => false,
+            (None, Some(_)) => true,
+            (Some(best), Some(other)) if self.is_max => best.is_less(other),
+            (Some(best), Some(other)) => other.is_less(best),
         };
         if is_better {
-            *best = Some(value);
+            *best = other;
         }
     }
 

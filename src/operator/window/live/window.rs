@@ -155,7 +155,7 @@ impl Window {
                 bounds: self.bounds,
                 keys: Place { columns: batch.key_columns[set], row: one.row },
                 before: (!is_new).then(|| place(before)),
-                after: place(after),
+                after: Some(place(after)),
                 running: running(one.row),
             });
         }
@@ -192,7 +192,7 @@ impl Window {
                 bounds: self.bounds,
                 keys: place(key_columns),
                 before: (row < known).then(|| place(before)),
-                after: place(after),
+                after: Some(place(after)),
                 running,
             });
         }

@@ -13,9 +13,9 @@ use datafusion_physical_expr::expressions::Column;
 use super::super::key_filter::{self, KeyNames};
 use super::super::recipe::{Arrival, Recipe, Rows};
 use super::super::table::{Sealed, Table};
-use super::Intake;
 use super::chain::Kept;
 use super::track::Session;
+use super::{Intake, Step};
 use crate::error::{Error, code};
 use crate::operator::evaluate::arrow_failure;
 use crate::operator::late::LateRows;
@@ -34,6 +34,8 @@ const FOLD_ROWS: usize = 32_768;
 /// when the key was first seen in the session. Watermark: forwarded after the results.
 pub(in super::super) struct SessionAggregate {
     intake: Intake,
+    /// Sessions that are over and have not been given.
+    closed: Vec<Session>,
     /// What is evaluated of a row.
     recipe: Recipe,
     /// The same with the session as the first key; the only one where it tells the others.
@@ -85,7 +87,8 @@ impl SessionAggregate {
                 .hint("Group by a column of another type, or by a part of it."));
         }
         Ok(Self {
-            intake: Intake::try_new(time, window, partition, input, late)?,
+            intake: Intake::try_new((time, window, partition, 0), input, late)?,
+            closed: Vec::new(),
             recipe,
             by_session,
             is_one_group,
@@ -107,28 +110,15 @@ impl SessionAggregate {
         self
     }
 
-    /// The columns of evaluated rows, one after another: keys, arguments, conditions.
-    fn columns(rows: Rows) -> Vec<ArrayRef> {
-        let conditions = rows.filters.into_iter().flatten();
-        let conditions = conditions.map(|condition| Arc::new(condition) as ArrayRef);
-        rows.keys.into_iter().chain(rows.args.into_iter().flatten()).chain(conditions).collect()
-    }
-
-    /// The inverse of [`Self::columns`], with the session of each row as its first key.
+    /// Rows that are kept, with the session of each as its first key.
     fn evaluated(&self, rows: &[u32], session: ArrayRef) -> Result<Rows, Error> {
         let keys = self.recipe.key_count();
         let (skip, keys) = if self.is_one_group { (keys, 0) } else { (0, keys) };
-        let mut columns = self.rows.take(rows, skip..usize::MAX)?.into_iter();
-        let keys = [session].into_iter().chain(columns.by_ref().take(keys)).collect();
-        let calls = &self.recipe.calls;
-        let args = calls.iter().map(|call| columns.by_ref().take(call.arg_count()).collect()).collect();
-        let mut filters = Vec::with_capacity(calls.len());
-        for call in calls {
-            let condition = if call.has_filter() { columns.next() } else { None };
-            filters.push(condition.and_then(|condition| condition.as_boolean_opt().cloned()));
-        }
+        let columns = self.rows.take(rows, skip..usize::MAX)?;
         let arrival = Arrival::Each(self.rows.arrivals(rows).into());
-        Ok(Rows { len: rows.len(), keys, args, filters, arrival })
+        let mut evaluated = self.recipe.rows_of(columns, keys, arrival, rows.len());
+        evaluated.keys.insert(0, session);
+        Ok(evaluated)
     }
 
     /// States that are kept, with the session of each as its first key.
@@ -206,7 +196,8 @@ impl SessionAggregate {
 
     /// Puts all rows into the states of their sessions.
     fn fold(&mut self) -> Result<(), Error> {
-        let sessions: Vec<Session> = self.intake.tracker.sessions().map(|session| session.clone()).collect();
+        let sessions: Vec<Session> =
+            self.intake.tracker.sessions().chain(&mut self.closed).map(|session| session.clone()).collect();
         let (table, ..) = self.table(sessions.iter())?;
         let sealed = table.seal()?;
         let mut keys = sealed.keys.into_iter();
@@ -218,7 +209,8 @@ impl SessionAggregate {
         }
         self.rows = Kept::default();
         self.states = Kept::default();
-        let mut sessions: Vec<&mut Session> = self.intake.tracker.sessions().collect();
+        let mut sessions: Vec<&mut Session> =
+            self.intake.tracker.sessions().chain(&mut self.closed).collect();
         for session in &mut sessions {
             (session.rows, session.states) = Default::default();
         }
@@ -231,10 +223,12 @@ impl SessionAggregate {
     /// Keeps memory at what open sessions need.
     fn tidy(&mut self) -> Result<(), Error> {
         if self.rows.is_mostly_dead() {
-            self.rows.retain(self.intake.tracker.sessions().map(|session| &mut session.rows))?;
+            let sessions = self.intake.tracker.sessions().chain(&mut self.closed);
+            self.rows.retain(sessions.map(|session| &mut session.rows))?;
         }
         if self.states.is_mostly_dead() {
-            self.states.retain(self.intake.tracker.sessions().map(|session| &mut session.states))?;
+            let sessions = self.intake.tracker.sessions().chain(&mut self.closed);
+            self.states.retain(sessions.map(|session| &mut session.states))?;
         }
         if self.folds && self.rows.live() >= self.fold_rows.max(self.states.len()) {
             self.fold()?;
@@ -243,7 +237,8 @@ impl SessionAggregate {
     }
 
     fn fire(&mut self, watermark: i64, out: &mut Output) -> Result<(), Error> {
-        let closed = self.intake.close(watermark);
+        self.intake.close(watermark, &mut self.closed);
+        let closed = std::mem::take(&mut self.closed);
         let Some(arrived) = self.arrived.filter(|_| !closed.is_empty()) else { return Ok(()) };
         let (table, states, rows) = self.table(closed.iter())?;
         let (groups, columns) = table.results()?;
@@ -315,13 +310,19 @@ impl Operator for SessionAggregate {
         self.arrived = self.arrived.max(Some(batch.arrived));
         let first = self.rows_seen;
         self.rows_seen += batch.num_rows() as u64;
-        let (rows, states) = (&mut self.rows, &mut self.states);
-        self.intake.place(&batch, out, |row, session, absorbed| {
-            if let Some((its_rows, its_states)) = absorbed {
-                rows.join(&mut session.rows, its_rows);
-                states.join(&mut session.states, its_states);
+        let (rows, states, closed) = (&mut self.rows, &mut self.states, &mut self.closed);
+        self.intake.place(&batch, out, |step| match step {
+            Step::Due(due) => {
+                closed.extend(due.over());
+                Ok(())
             }
-            rows.link(&mut session.rows, first + row as u64)
+            Step::Row { row, session, absorbed, .. } => {
+                if let Some(absorbed) = absorbed {
+                    rows.join(&mut session.rows, absorbed.rows);
+                    states.join(&mut session.states, absorbed.states);
+                }
+                rows.link(&mut session.rows, first + row as u64)
+            }
         })?;
         let used = &self.intake.kept;
         out.counts.used += used.len() as u64;
@@ -337,7 +338,7 @@ impl Operator for SessionAggregate {
             let rows = take_record_batch(&batch.rows, &used).map_err(|error| arrow_failure(&error))?;
             self.recipe.evaluate(&rows, arrival)?
         };
-        self.rows.append(Self::columns(evaluated))?;
+        self.rows.append(evaluated.into_columns())?;
         self.tidy()
     }
 
@@ -345,6 +346,10 @@ impl Operator for SessionAggregate {
         self.fire(watermark.0, out)?;
         out.watermark(watermark);
         Ok(())
+    }
+
+    fn next_watermark(&self) -> Option<i64> {
+        self.intake.tracker.next_watermark()
     }
 
     fn finish(&mut self, out: &mut Output) -> Result<(), Error> {

@@ -24,6 +24,11 @@ pub(super) struct Chain {
 }
 
 impl Chain {
+    /// Number of rows.
+    pub(super) fn len(self) -> usize {
+        self.len as usize
+    }
+
     /// Its first row.
     pub(super) fn first(self) -> Option<u32> {
         (self.len > 0).then_some(self.first)
@@ -113,11 +118,21 @@ impl Kept {
 
     /// The columns of the rows that were linked since the last call.
     pub(super) fn append(&mut self, columns: Vec<ArrayRef>) -> Result<(), Error> {
-        let first = self.chunks.last().map_or(0, |chunk| chunk.first + chunk.len);
-        let len = self.links.len() - first;
+        let len = self.links.len() - self.next_row();
+        self.expect(columns, len)
+    }
+
+    /// The row that comes after those with columns.
+    fn next_row(&self) -> usize {
+        self.chunks.last().map_or(0, |chunk| chunk.first + chunk.len)
+    }
+
+    /// The columns of so many rows that will be linked next: they can be read as soon as they are.
+    pub(super) fn expect(&mut self, columns: Vec<ArrayRef>, len: usize) -> Result<(), Error> {
         if len == 0 {
             return Ok(());
         }
+        let first = self.next_row();
         self.chunks.push(Chunk { first, len, columns });
         // Small batches are copied together, each row a few times.
         while let [.., before, last] = self.chunks.as_slice()

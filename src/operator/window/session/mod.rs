@@ -2,13 +2,15 @@
 //!
 //! [`Tracker`](track) says which session a row belongs to and when one is over; [`Kept`](chain) holds
 //! rows, each in the chain of its session; [`SessionAggregate`](aggregate) folds them into states and
-//! gives results, [`SessionRows`](rows) gives them with their session's bounds.
+//! gives results, [`SessionRows`](rows) gives them with their session's bounds. Where results change after
+//! they were given, [`LiveSessions`](live) keeps groups that can be read.
 //!
 //! Invariant: a session is over at the row whose running watermark has passed it, not when the
 //! operator is told of that watermark.
 
 mod aggregate;
 mod chain;
+mod live;
 mod partitions;
 mod rows;
 #[cfg(test)]
@@ -21,7 +23,7 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::{Field, SchemaRef};
 
 use super::placement::{Running, check_time};
-use super::results::timestamps;
+use super::results::{Bounds, timestamps};
 use super::zone::ZoneClock;
 use crate::error::Error;
 use crate::operator::late::{LateRows, Missed, Rejected};
@@ -29,9 +31,10 @@ use crate::operator::{OpenWindow, Output};
 use crate::plan::{WindowKind, WindowSpec};
 use crate::stream::{RunningWatermark, StreamBatch, event_times};
 use partitions::Partitions;
-use track::{Session, Tracker};
+use track::{Due, Session, Tracker};
 
 pub(super) use aggregate::SessionAggregate;
+pub(super) use live::LiveSessions;
 pub(in crate::operator) use rows::SessionRows;
 
 /// Takes rows and finds their sessions.
@@ -52,6 +55,14 @@ struct Intake {
     late: Option<LateRows>,
 }
 
+/// What happens to sessions, one after another.
+enum Step<'a> {
+    /// Time goes on.
+    Due(Due),
+    /// A row of the batch is in a session, which another one may have become part of.
+    Row { row: usize, watermark: i64, session: &'a mut Session, absorbed: Option<Session> },
+}
+
 /// What became of a batch's rows that have no session.
 #[derive(Debug, Default)]
 struct Refused {
@@ -62,10 +73,9 @@ struct Refused {
 }
 
 impl Intake {
+    /// `time`, `window`, `partition` and `lateness_us`: the node's window.
     fn try_new(
-        time: usize,
-        window: &WindowSpec,
-        partition: &[usize],
+        (time, window, partition, lateness_us): (usize, &WindowSpec, &[usize], i64),
         input: &SchemaRef,
         late: Option<LateRows>,
     ) -> Result<Self, Error> {
@@ -81,7 +91,7 @@ impl Intake {
             time,
             partition: partition.to_vec(),
             partitions: Partitions::try_new(&types)?,
-            tracker: Tracker::new(gap_us, window.unit.us()),
+            tracker: Tracker::new(gap_us, window.unit.us(), lateness_us),
             clock: window.zone.and_then(ZoneClock::unless_utc),
             floor: i64::MIN,
             kept: Vec::new(),
@@ -89,14 +99,14 @@ impl Intake {
         })
     }
 
-    /// Finds the session of each row; `keep` is told of it, and of one that became part of it, for
-    /// each row that has one, in their order. `kept` are then these rows; the others are counted and
-    /// given to the second output.
+    /// Finds the session of each row; `keep` is told of each row that has one and of what is due before
+    /// it, in their order. `kept` are then these rows; the others are counted and given to the second
+    /// output.
     fn place(
         &mut self,
         batch: &StreamBatch,
         out: &mut Output,
-        mut keep: impl FnMut(usize, &mut Session, Option<(chain::Chain, chain::Chain)>) -> Result<(), Error>,
+        mut keep: impl FnMut(Step<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let (times, nulls) = event_times(batch.rows.column(self.time))?;
         let columns: Vec<ArrayRef> =
@@ -106,11 +116,14 @@ impl Intake {
         let mut refused = Refused::default();
         self.kept.clear();
         for (row, time) in times.iter().copied().enumerate() {
-            self.tracker.advance(running.of(row));
+            let watermark = running.of(row);
+            while let Some(due) = self.tracker.next_due(watermark) {
+                keep(Step::Due(due))?;
+            }
             if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
                 refused.null_time += 1;
                 if self.late.is_some() {
-                    refused.rows.push(Rejected::without_time(row, running.of(row)));
+                    refused.rows.push(Rejected::without_time(row, watermark));
                 }
                 continue;
             }
@@ -118,14 +131,14 @@ impl Intake {
             let Some(placed) = self.tracker.place(partitions[row], time) else {
                 refused.late += 1;
                 if self.late.is_some() {
-                    refused.rows.push(missed(&self.tracker, &mut self.clock, (row, time), running.of(row)));
+                    refused.rows.push(missed(&self.tracker, &mut self.clock, (row, time), watermark));
                 }
                 continue;
             };
             let session = self.tracker.session(placed.session);
             let session = session.ok_or_else(|| Error::internal("session", "a row's session is gone"))?;
             session.rows_total += 1;
-            keep(row, session, placed.absorbed)?;
+            keep(Step::Row { row, watermark, session, absorbed: placed.absorbed })?;
             self.kept.push(row as u32);
         }
         out.counts.late += refused.late;
@@ -136,11 +149,24 @@ impl Intake {
         }
     }
 
-    /// The sessions that are over at `watermark`, by their end.
-    fn close(&mut self, watermark: i64) -> Vec<Session> {
+    /// Adds the sessions that are over at `watermark`, by their end, where no lateness is allowed.
+    fn close(&mut self, watermark: i64, closed: &mut Vec<Session>) {
+        closed.extend(self.reach(watermark).filter_map(Due::over));
+    }
+
+    /// What is due at `watermark`, in the order of event time.
+    fn reach(&mut self, watermark: i64) -> impl Iterator<Item = Due> {
         self.floor = self.floor.max(watermark);
-        self.tracker.advance(watermark);
-        self.tracker.take_closed()
+        std::iter::from_fn(move || self.tracker.next_due(watermark))
+    }
+
+    /// The bounds of a session as they are shown.
+    fn shown(&mut self, start: i64, end: i64) -> Bounds {
+        let close = self.tracker.close(end);
+        match &mut self.clock {
+            Some(clock) => Bounds { start: clock.local(start), end: clock.local(end), close },
+            None => Bounds { start, end, close },
+        }
     }
 
     /// `window_start`, `window_end` and `window_time` of sessions, and the watermark that held just
@@ -182,10 +208,13 @@ impl Intake {
         OpenWindow {
             start,
             end,
-            fires_at: self.tracker.close(session.end),
+            fires_at: match session.is_closed {
+                true => self.tracker.over(session.end),
+                false => self.tracker.close(session.end),
+            },
             groups: 1,
             rows: Some(session.rows_total),
-            is_fired: false,
+            is_fired: session.is_closed,
             key,
         }
     }

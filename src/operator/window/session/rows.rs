@@ -9,9 +9,9 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 
 use super::super::key_filter::{self, KeyNames};
-use super::Intake;
 use super::chain::{ALL, Kept};
 use super::track::Session;
+use super::{Intake, Step};
 use crate::error::Error;
 use crate::operator::evaluate::arrow_failure;
 use crate::operator::late::LateRows;
@@ -26,6 +26,8 @@ use crate::stream::{StreamBatch, Watermark};
 pub(in crate::operator) struct SessionRows {
     intake: Intake,
     kept: Kept,
+    /// Sessions that are over and have not been given.
+    closed: Vec<Session>,
     schema: SchemaRef,
     rows_seen: u64,
     arrived: Option<Instant>,
@@ -38,12 +40,14 @@ impl SessionRows {
         input: &SchemaRef,
         late: Option<LateRows>,
     ) -> Result<Self, Error> {
-        let intake = Intake::try_new(node.time, &node.window, &node.partition, input, late)?;
-        Ok(Self { intake, kept: Kept::default(), schema: schema.clone(), rows_seen: 0, arrived: None })
+        let intake = Intake::try_new((node.time, &node.window, &node.partition, 0), input, late)?;
+        let (kept, closed) = (Kept::default(), Vec::new());
+        Ok(Self { intake, kept, closed, schema: schema.clone(), rows_seen: 0, arrived: None })
     }
 
     fn fire(&mut self, watermark: i64, out: &mut Output) -> Result<(), Error> {
-        let closed = self.intake.close(watermark);
+        self.intake.close(watermark, &mut self.closed);
+        let closed = std::mem::take(&mut self.closed);
         let Some(arrived) = self.arrived.filter(|_| !closed.is_empty()) else { return Ok(()) };
         let mut rows: Vec<(u32, u32)> = Vec::new();
         let mut own = Vec::new();
@@ -103,12 +107,18 @@ impl Operator for SessionRows {
         self.arrived = self.arrived.max(Some(batch.arrived));
         let first = self.rows_seen;
         self.rows_seen += batch.num_rows() as u64;
-        let kept = &mut self.kept;
-        self.intake.place(&batch, out, |row, session, absorbed| {
-            if let Some((rows, _)) = absorbed {
-                kept.join(&mut session.rows, rows);
+        let (kept, closed) = (&mut self.kept, &mut self.closed);
+        self.intake.place(&batch, out, |step| match step {
+            Step::Due(due) => {
+                closed.extend(due.over());
+                Ok(())
             }
-            kept.link(&mut session.rows, first + row as u64)
+            Step::Row { row, session, absorbed, .. } => {
+                if let Some(absorbed) = absorbed {
+                    kept.join(&mut session.rows, absorbed.rows);
+                }
+                kept.link(&mut session.rows, first + row as u64)
+            }
         })?;
         let used = &self.intake.kept;
         out.counts.held += used.len() as u64;
@@ -120,7 +130,8 @@ impl Operator for SessionRows {
             kept.append(rows.columns().to_vec())?;
         }
         if kept.is_mostly_dead() {
-            kept.retain(self.intake.tracker.sessions().map(|session| &mut session.rows))?;
+            let sessions = self.intake.tracker.sessions().chain(closed);
+            kept.retain(sessions.map(|session| &mut session.rows))?;
         }
         Ok(())
     }
@@ -129,6 +140,10 @@ impl Operator for SessionRows {
         self.fire(watermark.0, out)?;
         out.watermark(watermark);
         Ok(())
+    }
+
+    fn next_watermark(&self) -> Option<i64> {
+        self.intake.tracker.next_watermark()
     }
 
     fn finish(&mut self, out: &mut Output) -> Result<(), Error> {

@@ -1,15 +1,16 @@
 //! Which rows make a session, by their times alone.
 //!
 //! A row opens `[time, time + gap)`. Sessions of a partition that touch or overlap are one. What the
-//! watermark has passed is closed and takes no more rows: [`Tracker::advance`] stands before each
-//! row, so a session ends at the same row however the rows are cut into batches.
+//! watermark has passed is closed and, when the allowed lateness is over, too, takes no more rows:
+//! [`Tracker::next_due`] stands before each row, so a session ends at the same row however the rows are
+//! cut into batches.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use super::chain::Chain;
 
-/// An end that a session has had, its number, and its place.
+/// When to look at a session, its number, and its place.
 type End = (i64, u64, u32);
 
 /// No session.
@@ -28,17 +29,40 @@ pub(super) struct Session {
     pub(super) states: Chain,
     /// Rows that it took, those in states too.
     pub(super) rows_total: u64,
-    partition: u32,
     /// No other session has it.
-    number: u64,
+    pub(super) number: u64,
+    /// The watermark has passed its end; it takes rows as long as its lateness lasts.
+    pub(super) is_closed: bool,
+    partition: u32,
+    /// When the tracker looks at it next: it closes, or is over, then or later.
+    due: i64,
 }
 
 /// Where a row went.
 #[derive(Debug)]
 pub(super) struct Placed {
     pub(super) session: u32,
-    /// What a session kept that became part of this one: its rows and states.
-    pub(super) absorbed: Option<(Chain, Chain)>,
+    /// A session that became part of this one.
+    pub(super) absorbed: Option<Session>,
+}
+
+/// What time does to a session.
+#[derive(Debug)]
+pub(super) enum Due {
+    /// The watermark has passed its end; its lateness lasts.
+    Closed { number: u64, end: i64 },
+    /// It takes no more rows.
+    Over(Session),
+}
+
+impl Due {
+    /// The session, if it is over.
+    pub(super) fn over(self) -> Option<Session> {
+        match self {
+            Self::Over(session) => Some(session),
+            Self::Closed { .. } => None,
+        }
+    }
 }
 
 /// The open sessions of a partition.
@@ -59,6 +83,7 @@ struct Partition {
 pub(super) struct Tracker {
     gap_us: i64,
     unit_us: i64,
+    lateness_us: i64,
     watermark: i64,
     partitions: Vec<Partition>,
     free_partitions: Vec<u32>,
@@ -67,18 +92,18 @@ pub(super) struct Tracker {
     older: BTreeMap<(u32, i64), u32>,
     sessions: Vec<Option<Session>>,
     free_sessions: Vec<u32>,
-    /// An end that each open session has had: it ends then or later.
-    ends: BinaryHeap<Reverse<End>>,
-    /// Sessions that were closed since the last [`Tracker::take_closed`], by their end.
-    closed: Vec<Session>,
+    /// When to look at each session; what its [`Session::due`] does not say is of no use any more.
+    due: BinaryHeap<Reverse<End>>,
     sessions_total: u64,
 }
 
 impl Tracker {
-    pub(super) fn new(gap_us: i64, unit_us: i64) -> Self {
+    /// `lateness_us`: how long a session that has closed takes rows.
+    pub(super) fn new(gap_us: i64, unit_us: i64, lateness_us: i64) -> Self {
         Self {
             gap_us,
             unit_us,
+            lateness_us,
             watermark: i64::MIN,
             partitions: Vec::new(),
             free_partitions: Vec::new(),
@@ -86,8 +111,7 @@ impl Tracker {
             older: BTreeMap::new(),
             sessions: Vec::new(),
             free_sessions: Vec::new(),
-            ends: BinaryHeap::new(),
-            closed: Vec::new(),
+            due: BinaryHeap::new(),
             sessions_total: 0,
         }
     }
@@ -102,38 +126,60 @@ impl Tracker {
         time.saturating_add(self.gap_us)
     }
 
-    /// Closes the sessions that `watermark` has passed. It never falls.
-    pub(super) fn advance(&mut self, watermark: i64) {
-        if watermark <= self.watermark {
-            return;
-        }
-        self.watermark = watermark;
-        while let Some(&Reverse((end, number, id))) = self.ends.peek() {
-            if self.close(end) > watermark {
-                return;
-            }
-            self.ends.pop();
+    /// The watermark from which on a session that ends at `end` takes no more rows.
+    pub(super) fn over(&self, end: i64) -> i64 {
+        self.close(end).saturating_add(self.lateness_us)
+    }
+
+    /// The next session that `watermark` has an effect on, in the order of event time; `None` when there
+    /// is no more. It never falls, and rows come after that.
+    pub(super) fn next_due(&mut self, watermark: i64) -> Option<Due> {
+        while let Some(&Reverse((time, number, id))) = self.due.peek()
+            && time <= watermark
+        {
+            self.due.pop();
             let Some(session) = &self.sessions[id as usize] else { continue };
-            if session.number != number {
+            if session.number != number || session.due != time {
                 continue;
             }
-            if session.end > end {
-                self.ends.push(Reverse((session.end, number, id)));
-                continue;
+            let end = session.end;
+            let closes = !session.is_closed && self.close(end) <= time;
+            let due = if session.is_closed || closes { self.over(end) } else { self.close(end) };
+            if due <= time {
+                return self.end(id).map(Due::Over);
             }
-            let Some(session) = self.remove(id) else { continue };
-            let partition = &mut self.partitions[session.partition as usize];
-            if partition.latest == id {
-                partition.latest = NONE;
-            } else {
-                partition.older -= 1;
-                self.older.remove(&(session.partition, session.start));
+            if let Some(session) = &mut self.sessions[id as usize] {
+                session.due = due;
+                session.is_closed |= closes;
+                self.due.push(Reverse((due, number, id)));
             }
-            if partition.latest == NONE && partition.older == 0 {
-                self.idle_partitions += 1;
+            if closes {
+                return Some(Due::Closed { number, end });
             }
-            self.closed.push(session);
         }
+        self.watermark = self.watermark.max(watermark);
+        None
+    }
+
+    /// A watermark before which none has an effect.
+    pub(super) fn next_watermark(&self) -> Option<i64> {
+        self.due.peek().map(|Reverse((time, ..))| *time)
+    }
+
+    /// Takes a session out.
+    fn end(&mut self, id: u32) -> Option<Session> {
+        let session = self.remove(id)?;
+        let partition = &mut self.partitions[session.partition as usize];
+        if partition.latest == id {
+            partition.latest = NONE;
+        } else {
+            partition.older -= 1;
+            self.older.remove(&(session.partition, session.start));
+        }
+        if partition.latest == NONE && partition.older == 0 {
+            self.idle_partitions += 1;
+        }
+        Some(session)
     }
 
     /// Puts a row of a partition into its session. `None`: it touches no open session, and its own
@@ -191,7 +237,7 @@ impl Tracker {
     }
 
     /// Joins the session before `start` to `into` if a row at `time` touches it.
-    fn absorb_before(&mut self, partition: u32, start: i64, time: i64, into: u32) -> Option<(Chain, Chain)> {
+    fn absorb_before(&mut self, partition: u32, start: i64, time: i64, into: u32) -> Option<Session> {
         let (&key, &id) = self.older.range((partition, i64::MIN)..(partition, start)).next_back()?;
         if self.bounds(id)?.1 < time {
             return None;
@@ -203,7 +249,7 @@ impl Tracker {
         if let Some(session) = &mut self.sessions[into as usize] {
             session.rows_total += gone.rows_total;
         }
-        Some((gone.rows, gone.states))
+        Some(gone)
     }
 
     fn bounds(&self, id: u32) -> Option<(i64, i64)> {
@@ -212,20 +258,30 @@ impl Tracker {
     }
 
     fn extend(&mut self, id: u32, start: i64, end: i64) {
-        if let Some(session) = &mut self.sessions[id as usize] {
-            session.start = session.start.min(start);
-            session.end = session.end.max(end);
+        let watermark = self.watermark;
+        let close = |end: i64| end.saturating_sub(self.unit_us);
+        let Some(session) = &mut self.sessions[id as usize] else { return };
+        session.start = session.start.min(start);
+        session.end = session.end.max(end);
+        if session.is_closed && close(session.end) > watermark {
+            session.is_closed = false;
+            session.due = close(session.end);
+            self.due.push(Reverse((session.due, session.number, id)));
         }
     }
 
     fn open(&mut self, partition: u32, start: i64, end: i64) -> Option<u32> {
-        if self.close(end) <= self.watermark {
+        if self.over(end) <= self.watermark {
             return None;
         }
         let number = self.sessions_total;
         self.sessions_total += 1;
+        let is_closed = self.close(end) <= self.watermark;
+        let due = if is_closed { self.over(end) } else { self.close(end) };
         let (rows, states) = (Chain::default(), Chain::default());
-        let session = Some(Session { start, end, rows, states, rows_total: 0, partition, number });
+        let rows_total = 0;
+        let session =
+            Some(Session { start, end, rows, states, rows_total, number, is_closed, partition, due });
         let id = match self.free_sessions.pop() {
             Some(id) => {
                 self.sessions[id as usize] = session;
@@ -236,7 +292,7 @@ impl Tracker {
                 self.sessions.len() as u32 - 1
             }
         };
-        self.ends.push(Reverse((end, number, id)));
+        self.due.push(Reverse((due, number, id)));
         Some(id)
     }
 
@@ -248,17 +304,17 @@ impl Tracker {
     /// Open sessions, about those that end first: an end that has moved is looked at as it was. `most` of
     /// them, by their end.
     pub(super) fn first_to_end(&self, most: usize) -> Vec<&Session> {
-        let ends = self.ends.as_slice();
+        let ends = self.due.as_slice();
         // The heap from its top down.
         let mut next: BinaryHeap<(Reverse<End>, usize)> =
             ends.first().map(|first| (*first, 0)).into_iter().collect();
         let mut found: Vec<&Session> = Vec::new();
-        while let Some((Reverse((_, number, id)), place)) = next.pop()
+        while let Some((Reverse((time, number, id)), place)) = next.pop()
             && found.len() < most
         {
             next.extend([2 * place + 1, 2 * place + 2].iter().filter_map(|at| Some((*ends.get(*at)?, *at))));
             let session = self.sessions[id as usize].as_ref();
-            found.extend(session.filter(|session| session.number == number));
+            found.extend(session.filter(|session| session.number == number && session.due == time));
         }
         found.sort_by_key(|session| (session.end, session.number));
         found.dedup_by_key(|session| session.number);
@@ -270,14 +326,9 @@ impl Tracker {
         self.sessions[id as usize].as_mut()
     }
 
-    /// All sessions that keep rows: open ones, and closed ones that have not been taken.
+    /// All sessions that are not over.
     pub(super) fn sessions(&mut self) -> impl Iterator<Item = &mut Session> {
-        self.sessions.iter_mut().flatten().chain(&mut self.closed)
-    }
-
-    /// The sessions that have closed, by their end.
-    pub(super) fn take_closed(&mut self) -> Vec<Session> {
-        std::mem::take(&mut self.closed)
+        self.sessions.iter_mut().flatten()
     }
 
     /// Number of open sessions.
@@ -289,7 +340,7 @@ impl Tracker {
     pub(super) fn size(&self) -> usize {
         self.partitions.capacity() * size_of::<Partition>()
             + self.sessions.capacity() * size_of::<Option<Session>>()
-            + self.ends.capacity() * size_of::<(i64, u64, u32)>()
+            + self.due.capacity() * size_of::<(i64, u64, u32)>()
             + self.older.len() * size_of::<(u32, i64, u32)>()
     }
 

@@ -265,7 +265,8 @@ fn attached(rows: &[(i64, i64, &str)]) -> RecordBatch {
 
 #[test]
 fn attached_windows_close_by_their_end() {
-    let source = WindowSource::Attached { start: 0, end: 1, unit: TimeUnit::Millisecond, zone: None };
+    let source =
+        WindowSource::Attached { start: 0, end: 1, unit: TimeUnit::Millisecond, zone: None, copies: None };
     let rows = attached(&[(0, 20, "a"), (10, 20, "a"), (0, 10, "b"), (0, 20, "a"), (0, 10, "c")]);
     let schema = rows.schema();
     let count = call_over(&schema, count_udaf(), lit(1i64), "c").build().unwrap();

@@ -23,6 +23,7 @@ fn late_output() -> Arc<LateOutput> {
         source: None,
         split: None,
         schema: Arc::new(arrow::datatypes::Schema::new(fields)),
+        second: None,
     })
 }
 

@@ -13,7 +13,7 @@ use crate::plan::*;
 use crate::stream::{StreamElement, Watermark};
 
 /// Takes what was given: `+I` and so on before each row.
-fn drain(out: &mut Output, into: &mut Vec<String>) {
+pub(in super::super) fn drain(out: &mut Output, into: &mut Vec<String>) {
     for element in out.drain() {
         if let StreamElement::Batch(batch) = element {
             let kinds = batch.kinds.as_ref().map(|kinds| kinds.values().to_vec());
@@ -61,7 +61,7 @@ fn run(
 }
 
 /// The rows that a changelog leaves.
-fn folded(changes: &[String]) -> Vec<String> {
+pub(in super::super) fn folded(changes: &[String]) -> Vec<String> {
     let mut rows: Vec<&str> = Vec::new();
     for change in changes {
         let (kind, row) = change.split_at(3);
@@ -410,8 +410,13 @@ fn windows_that_rows_carry_change_too() {
         arrow::datatypes::Field::new("e", time, true),
         arrow::datatypes::Field::new("v", arrow::datatypes::DataType::Int64, true),
     ]));
-    let window =
-        WindowSource::Attached { start: 0, end: 1, unit: crate::stream::TimeUnit::Millisecond, zone: None };
+    let window = WindowSource::Attached {
+        start: 0,
+        end: 1,
+        unit: crate::stream::TimeUnit::Millisecond,
+        zone: None,
+        copies: None,
+    };
     let sum = plain_calls().swap_remove(1);
     let node = emitting(node(window, vec![], vec![sum]), EACH, 0);
     let plan = plan_node(Operation::WindowAggregate(Box::new(node.clone())), output(&node, &schema));

@@ -3,7 +3,7 @@
 mod edges;
 mod functions;
 mod late;
-mod live;
+pub(super) mod live;
 pub(super) mod property;
 mod zones;
 
@@ -66,6 +66,17 @@ pub(super) fn plain_calls() -> Vec<AggregateCall> {
         distinct_count(),
         filtered(call(count_udaf(), "f")),
     ]
+}
+
+/// Aggregates whose value tells the order in which rows were added.
+pub(super) fn inexact_calls() -> Vec<AggregateCall> {
+    let float: ExprRef = Arc::new(CastExpr::new(column(2), DataType::Float64, None));
+    let tenth: ExprRef = Arc::new(BinaryExpr::new(float, datafusion_expr::Operator::Multiply, lit(0.1)));
+    let over = |function, name| {
+        let built = call_over(&input(), function, Arc::clone(&tenth), name).build().unwrap();
+        AggregateCall { function: Arc::new(built), filter: None, order_sensitive: false, inexact: true }
+    };
+    vec![over(sum_udaf(), "s"), over(avg_udaf(), "a"), over(max_udaf(), "m")]
 }
 
 pub(super) fn ordered_calls() -> Vec<AggregateCall> {

@@ -19,7 +19,7 @@ impl ExactSum {
     }
 
     /// Takes a number away again.
-    pub(super) fn subtract(&mut self, value: i128) {
+    pub(crate) fn subtract(&mut self, value: i128) {
         let (low, wrapped) = self.low.overflowing_sub(value);
         self.low = low;
         if wrapped {
@@ -28,7 +28,7 @@ impl ExactSum {
     }
 
     /// Adds another sum.
-    pub(super) fn merge(&mut self, other: Self) {
+    pub(crate) fn merge(&mut self, other: Self) {
         self.add(other.low);
         self.carry += other.carry;
     }

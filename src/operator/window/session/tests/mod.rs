@@ -1,6 +1,7 @@
 //! Sessions: what their tests share.
 
 mod edges;
+mod live;
 mod property;
 mod state;
 

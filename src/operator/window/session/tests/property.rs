@@ -103,7 +103,7 @@ fn passed_through(sessions: &[Session], rows: &[Row]) -> Vec<String> {
     lines.into_iter().map(|(.., line)| line).collect()
 }
 
-fn rows() -> impl Strategy<Value = Vec<Row>> {
+pub(super) fn rows() -> impl Strategy<Value = Vec<Row>> {
     let key = prop::sample::select(vec![None, Some("a"), Some("b"), Some("c")]);
     let row = (prop::option::weighted(0.95, 0i64..30), key, prop::option::weighted(0.8, 0i64..5));
     (prop::collection::vec(row, 0..80), 0i64..4).prop_map(|(rows, speed)| {

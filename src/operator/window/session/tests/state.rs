@@ -78,13 +78,13 @@ fn a_long_session_is_one_state() {
 
 #[test]
 fn numbers_of_idle_partitions_are_given_again() {
-    let mut tracker = Tracker::new(10, 1);
+    let mut tracker = Tracker::new(10, 1, 0);
     let mut partitions = Partitions::try_new(&[DataType::Int64]).unwrap();
     for round in 0..50 {
         let keys: ArrayRef =
             Arc::new(Int64Array::from_iter_values((0..1_000).map(|key| round * 1_000 + key)));
         let numbers = partitions.number(&[keys], 1_000, &mut tracker).unwrap().to_vec();
-        tracker.advance(round * 100 - 1);
+        while tracker.next_due(round * 100 - 1).is_some() {}
         for number in numbers {
             tracker.place(number, round * 100).unwrap();
         }

@@ -1,0 +1,69 @@
+//! The first and the last value of a frame.
+
+use std::collections::VecDeque;
+
+use arrow::array::{Array, ArrayRef, new_empty_array};
+use arrow::datatypes::DataType;
+use datafusion_common::ScalarValue;
+
+use super::{Reversible, Step, scalar};
+use crate::error::Error;
+use crate::operator::evaluate::failure;
+
+/// FIRST_VALUE or LAST_VALUE. Rows go in the order in which they came.
+pub(super) struct Ends {
+    pub(super) is_last: bool,
+    pub(super) ignores_nulls: bool,
+    pub(super) removes: bool,
+    pub(super) data_type: DataType,
+    pub(super) groups: Vec<VecDeque<ScalarValue>>,
+}
+
+impl Ends {
+    fn counts(&self, values: &ArrayRef, row: u32) -> bool {
+        !self.ignores_nulls || values.is_valid(row as usize)
+    }
+}
+
+impl Reversible for Ends {
+    fn grow(&mut self, groups: usize) -> Result<(), Error> {
+        self.groups.resize_with(groups.max(self.groups.len()), VecDeque::new);
+        Ok(())
+    }
+
+    fn run(&mut self, steps: &[Step], args: &[ArrayRef]) -> Result<ArrayRef, Error> {
+        let column = args.first().ok_or_else(|| Error::internal("aggregate", "an argument lacks"))?;
+        let none = ScalarValue::try_from(&self.data_type).map_err(failure)?;
+        let mut values = Vec::new();
+        for step in steps {
+            match *step {
+                Step::Add { group, row } if self.counts(column, row) => {
+                    let known = &mut self.groups[group as usize];
+                    match (self.removes, self.is_last, known.is_empty()) {
+                        (true, ..) | (false, _, true) => known.push_back(scalar(column, row)?),
+                        (false, true, false) => known[0] = scalar(column, row)?,
+                        (false, false, false) => {}
+                    }
+                }
+                Step::Remove { group, row } if self.counts(column, row) => {
+                    self.groups[group as usize].pop_front();
+                }
+                Step::Add { .. } | Step::Remove { .. } => {}
+                Step::Give { group } => {
+                    let known = &self.groups[group as usize];
+                    let value = if self.is_last { known.back() } else { known.front() };
+                    values.push(value.unwrap_or(&none).clone());
+                }
+                Step::Clear { group } => self.groups[group as usize].clear(),
+            }
+        }
+        match values.is_empty() {
+            true => Ok(new_empty_array(&self.data_type)),
+            false => ScalarValue::iter_to_array(values).map_err(failure),
+        }
+    }
+
+    fn size(&self) -> usize {
+        self.groups.iter().flatten().map(ScalarValue::size).sum()
+    }
+}

@@ -1,0 +1,392 @@
+//! Rows of two inputs whose times are not far apart.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::array::{Array, BooleanArray, UInt32Array};
+use arrow::compute::take_record_batch;
+use arrow::datatypes::{Schema, SchemaRef};
+use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+
+use crate::error::Error;
+use crate::operator::evaluate::{arrow_failure, evaluate_condition};
+use crate::operator::keys::{KeyFormat, KeyNumbers};
+use crate::operator::late::{LateRows, Missed, Rejected};
+use crate::operator::store::RowStore;
+use crate::operator::{BATCH_ROWS, Operator, Output, StateSize};
+use crate::plan::{ExprRef, IntervalJoinNode, JoinKind};
+use crate::stream::{RunningWatermark, StreamBatch, Watermark, event_times};
+
+/// Joins rows as the watermark passes them, in the order of their times.
+///
+/// Wakes on: watermarks. State: the rows that the watermark has not passed, and of those that it has
+/// the ones that later rows may still join: as many as there are in the interval. Order: by the later
+/// time of a pair; a row without partner comes when none can come any more. A row at or behind the
+/// running watermark is late: it is nobody's partner and never padded.
+///
+/// Source: Flink's interval join, but for the order.
+pub(in crate::operator) struct IntervalJoin {
+    kind: JoinKind,
+    sides: [Side; 2],
+    lower_us: Option<i64>,
+    upper_us: Option<i64>,
+    delay_us: i64,
+    null_is_equal: bool,
+    condition: Option<ExprRef>,
+    pair: SchemaRef,
+    schema: SchemaRef,
+    numbers: KeyNumbers,
+    groups: Vec<Group>,
+    /// Rows that the watermark has not passed: by time, input, arrival.
+    waiting: BTreeMap<(i64, usize, u64), (u32, u32)>,
+    next_row: u64,
+    watermark: i64,
+    /// The last watermark that was given.
+    given: i64,
+    arrived: Option<Instant>,
+    found: Vec<Found>,
+    late: Option<[LateRows; 2]>,
+}
+
+struct Side {
+    time: usize,
+    keys: KeyFormat,
+    key_columns: Vec<usize>,
+    store: RowStore,
+    /// By slot: the row has been in a pair.
+    met: Vec<bool>,
+    /// Rows that the watermark has passed, with the time from which nothing can join them.
+    passed: VecDeque<(i64, u32, u32)>,
+}
+
+/// The rows of a key that the watermark has passed, by time: time and slot.
+#[derive(Default)]
+struct Group {
+    rows: [VecDeque<(i64, u32)>; 2],
+    waiting: u32,
+}
+
+/// The group of rows that nothing is equal to.
+const ALONE: u32 = u32::MAX;
+
+/// What comes out, in order.
+enum Found {
+    /// Slots of rows whose condition is not looked at yet.
+    Pair(u32, u32),
+    /// Nothing can join the row of this input any more.
+    Gone(usize, u32),
+}
+
+impl IntervalJoin {
+    pub(in crate::operator) fn try_new(
+        node: &IntervalJoinNode,
+        schema: &SchemaRef,
+        late: Option<[LateRows; 2]>,
+    ) -> Result<Self, Error> {
+        let (first, second) = node.pair.fields().split_at(node.first_width);
+        let side = |input: usize, fields: &[Arc<arrow::datatypes::Field>]| -> Result<Side, Error> {
+            let schema = Arc::new(Schema::new(fields.to_vec()));
+            Ok(Side {
+                time: node.times[input],
+                keys: KeyFormat::try_new(&node.keys[input], &schema)?,
+                key_columns: node.keys[input].clone(),
+                store: RowStore::new(&schema),
+                met: Vec::new(),
+                passed: VecDeque::new(),
+            })
+        };
+        Ok(Self {
+            kind: node.kind,
+            sides: [side(0, first)?, side(1, second)?],
+            lower_us: node.lower_us,
+            upper_us: node.upper_us,
+            delay_us: node.delay_us,
+            null_is_equal: node.null_is_equal,
+            condition: node.condition.clone(),
+            pair: Arc::clone(&node.pair),
+            schema: Arc::clone(schema),
+            numbers: KeyNumbers::default(),
+            groups: Vec::new(),
+            waiting: BTreeMap::new(),
+            next_row: 0,
+            watermark: i64::MIN,
+            given: i64::MIN,
+            arrived: None,
+            found: Vec::new(),
+            late,
+        })
+    }
+
+    fn take(&mut self, input: usize, batch: &StreamBatch, out: &mut Output) -> Result<(), Error> {
+        if batch.kinds.is_some() {
+            return Err(Error::internal("IntervalJoin", "the input is no stream of inserts"));
+        }
+        let side = &mut self.sides[input];
+        let (times, nulls) = event_times(batch.rows.column(side.time))?;
+        let keys = side.keys.rows(&batch.rows)?;
+        let key_nulls: Vec<_> = match self.null_is_equal {
+            true => Vec::new(),
+            false => {
+                side.key_columns.iter().filter_map(|key| batch.rows.column(*key).logical_nulls()).collect()
+            }
+        };
+        let (mut kept, mut places, mut rejected) = (Vec::new(), Vec::new(), Vec::new());
+        for (row, time) in times.iter().copied().enumerate() {
+            let running = batch.running.as_ref().map_or(i64::MIN, |running| running.values()[row]);
+            let watermark = running.max(self.watermark);
+            if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+                out.counts.null_time += 1;
+                rejected.push(Rejected::without_time(row, watermark));
+            } else if time <= watermark {
+                out.counts.late += 1;
+                let late = Missed { window: None, by_us: watermark.saturating_sub(time) };
+                rejected.push(Rejected { row: row as u32, watermark, late: Some(late) });
+            } else {
+                let group = match key_nulls.iter().any(|nulls| nulls.is_null(row)) {
+                    true => ALONE,
+                    false => self.numbers.number(&keys, row),
+                };
+                if group != ALONE {
+                    let bound = self.numbers.bound();
+                    self.groups.resize_with(bound.max(self.groups.len()), Group::default);
+                    self.groups[group as usize].waiting += 1;
+                }
+                kept.push(row as u32);
+                places.push((time, group));
+            }
+        }
+        if let Some(late) = &self.late {
+            late[input].give(batch, &rejected, out)?;
+        }
+        if kept.is_empty() {
+            return Ok(());
+        }
+        self.arrived = self.arrived.max(Some(batch.arrived));
+        out.counts.held += kept.len() as u64;
+        let rows = match kept.len() == batch.num_rows() {
+            true => batch.rows.clone(),
+            false => take_record_batch(&batch.rows, &UInt32Array::from(kept))
+                .map_err(|error| arrow_failure(&error))?,
+        };
+        let slots = side.store.add(rows)?;
+        side.met.resize(side.store.bound(), false);
+        for (slot, (time, group)) in slots.into_iter().zip(places) {
+            self.waiting.insert((time, input, self.next_row), (slot, group));
+            self.next_row += 1;
+        }
+        Ok(())
+    }
+
+    /// Brings event time to `watermark`: at each time first its rows, then those that are gone.
+    fn advance(&mut self, watermark: i64, out: &mut Output) -> Result<(), Error> {
+        loop {
+            let row = self.waiting.first_key_value().map(|(key, _)| (key.0, 0, key.1));
+            let gone =
+                (0..2).filter_map(|input| self.sides[input].passed.front().map(|one| (one.0, 1, input)));
+            let next = row.into_iter().chain(gone).min().filter(|next| next.0 <= watermark);
+            match next {
+                None => break,
+                Some((_, 0, _)) => {
+                    if let Some(((time, input, _), (slot, group))) = self.waiting.pop_first() {
+                        self.pass(input, time, slot, group, out)?;
+                    }
+                }
+                Some((_, _, input)) => self.forget(input),
+            }
+            if self.found.len() >= BATCH_ROWS {
+                self.flush(out)?;
+            }
+        }
+        self.flush(out)
+    }
+
+    /// The watermark passes a row: it is joined with those before it.
+    fn pass(
+        &mut self,
+        input: usize,
+        time: i64,
+        slot: u32,
+        group: u32,
+        out: &mut Output,
+    ) -> Result<(), Error> {
+        let until = match input {
+            0 => self.upper_us.map_or(i64::MAX, |upper| time.saturating_add(upper)),
+            _ => self.lower_us.map_or(i64::MAX, |lower| time.saturating_sub(lower)),
+        };
+        self.sides[input].passed.push_back((until.max(time), slot, group));
+        if group == ALONE {
+            return Ok(());
+        }
+        let from = match input {
+            0 => self.lower_us.map_or(i64::MIN, |lower| time.saturating_add(lower)),
+            _ => self.upper_us.map_or(i64::MIN, |upper| time.saturating_sub(upper)),
+        };
+        let own = &mut self.groups[group as usize];
+        own.waiting -= 1;
+        own.rows[input].push_back((time, slot));
+        let mut place = own.rows[1 - input].partition_point(|(other, _)| *other < from);
+        while let Some((_, other)) = self.groups[group as usize].rows[1 - input]
+            .get(place)
+            .copied()
+            .filter(|(other, _)| *other <= until)
+        {
+            self.found.push(if input == 0 { Found::Pair(slot, other) } else { Found::Pair(other, slot) });
+            if self.found.len() >= BATCH_ROWS {
+                self.flush(out)?;
+            }
+            place += 1;
+        }
+        Ok(())
+    }
+
+    /// Nothing can join the oldest row of an input any more.
+    fn forget(&mut self, input: usize) {
+        let Some((_, slot, group)) = self.sides[input].passed.pop_front() else { return };
+        self.found.push(Found::Gone(input, slot));
+        if group == ALONE {
+            return;
+        }
+        let own = &mut self.groups[group as usize];
+        let first = own.rows[input].pop_front();
+        debug_assert_eq!(first.map(|first| first.1), Some(slot), "rows go in the order of their times");
+        if own.waiting == 0 && own.rows.iter().all(VecDeque::is_empty) {
+            self.numbers.release(group);
+        }
+    }
+
+    /// Gives what was found.
+    fn flush(&mut self, out: &mut Output) -> Result<(), Error> {
+        let found = std::mem::take(&mut self.found);
+        let Some(arrived) = self.arrived.filter(|_| !found.is_empty()) else { return Ok(()) };
+        let mut is_pair = self.conditions(&found)?.into_iter();
+        let mut rows: Vec<[Option<u32>; 2]> = Vec::new();
+        let mut gone = Vec::new();
+        for one in &found {
+            match *one {
+                Found::Pair(first, second) => {
+                    if !is_pair.next().unwrap_or(true) {
+                        continue;
+                    }
+                    let first_met = std::mem::replace(&mut self.sides[0].met[first as usize], true);
+                    self.sides[1].met[second as usize] = true;
+                    match self.kind {
+                        JoinKind::Semi if !first_met => rows.push([Some(first), None]),
+                        JoinKind::Semi | JoinKind::Anti => {}
+                        _ => rows.push([Some(first), Some(second)]),
+                    }
+                }
+                Found::Gone(input, slot) => {
+                    let met = std::mem::take(&mut self.sides[input].met[slot as usize]);
+                    let keeps = if input == 0 { self.kind.keeps_first() } else { self.kind.keeps_second() };
+                    if keeps && !met {
+                        rows.push(if input == 0 { [Some(slot), None] } else { [None, Some(slot)] });
+                    }
+                    let is_used = match (self.kind, input) {
+                        (JoinKind::Anti, 0) => !met,
+                        _ => met || keeps,
+                    };
+                    out.counts.held -= 1;
+                    *(if is_used { &mut out.counts.used } else { &mut out.counts.filtered }) += 1;
+                    gone.push((input, slot));
+                }
+            }
+        }
+        for rows in rows.chunks(BATCH_ROWS) {
+            let given = self.rows(rows)?;
+            let running = Some(RunningWatermark::constant(Watermark(self.given), given.num_rows()));
+            out.batch(StreamBatch { rows: given, kinds: None, running, arrived });
+        }
+        for (input, slot) in gone {
+            self.sides[input].store.release(slot);
+        }
+        Ok(())
+    }
+
+    /// Of each pair whether it meets the condition; nothing: there is none.
+    fn conditions(&self, found: &[Found]) -> Result<Vec<bool>, Error> {
+        let Some(condition) = &self.condition else { return Ok(Vec::new()) };
+        let pairs = found.iter().filter_map(|one| match one {
+            Found::Pair(first, second) => Some((*first, *second)),
+            Found::Gone(..) => None,
+        });
+        let (first, second): (Vec<u32>, Vec<u32>) = pairs.unzip();
+        if first.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut columns = self.sides[0].store.gather(&first)?.columns().to_vec();
+        columns.extend_from_slice(self.sides[1].store.gather(&second)?.columns());
+        let options = RecordBatchOptions::new().with_row_count(Some(first.len()));
+        let pairs = RecordBatch::try_new_with_options(Arc::clone(&self.pair), columns, &options)
+            .map_err(|error| Error::internal("IntervalJoin", error))?;
+        let met: BooleanArray = evaluate_condition(condition, &pairs)?;
+        Ok(met.values().iter().collect())
+    }
+
+    fn rows(&self, rows: &[[Option<u32>; 2]]) -> Result<RecordBatch, Error> {
+        let mut columns = Vec::with_capacity(self.schema.fields().len());
+        let inputs = if self.kind.gives_pairs() { 2 } else { 1 };
+        for (input, side) in self.sides.iter().enumerate().take(inputs) {
+            let present: Vec<u32> = rows.iter().filter_map(|row| row[input]).collect();
+            let gathered = side.store.gather(&present)?;
+            if present.len() == rows.len() {
+                columns.extend_from_slice(gathered.columns());
+                continue;
+            }
+            let mut next = 0;
+            let places: UInt32Array = rows
+                .iter()
+                .map(|row| {
+                    row[input].map(|_| {
+                        next += 1;
+                        next - 1
+                    })
+                })
+                .collect();
+            for column in gathered.columns() {
+                let padded = arrow::compute::take(column, &places, None);
+                columns.push(padded.map_err(|error| arrow_failure(&error))?);
+            }
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
+            .map_err(|error| Error::internal("IntervalJoin", error))
+    }
+}
+
+impl Operator for IntervalJoin {
+    fn name(&self) -> &'static str {
+        "IntervalJoin"
+    }
+
+    fn process_batch(&mut self, batch: StreamBatch, out: &mut Output) -> Result<(), Error> {
+        self.take(0, &batch, out)
+    }
+
+    fn process_second(&mut self, batch: StreamBatch, out: &mut Output) -> Result<(), Error> {
+        self.take(1, &batch, out)
+    }
+
+    fn process_watermark(&mut self, watermark: Watermark, out: &mut Output) -> Result<(), Error> {
+        self.advance(watermark.0, out)?;
+        self.watermark = self.watermark.max(watermark.0);
+        let delayed = match watermark {
+            Watermark::MAX => watermark,
+            Watermark(time) => Watermark(time.saturating_sub(self.delay_us)),
+        };
+        if delayed.0 > self.given {
+            self.given = delayed.0;
+            out.watermark(delayed);
+        }
+        Ok(())
+    }
+
+    fn state(&self) -> StateSize {
+        let side = |side: &Side| side.store.size() + side.passed.capacity() * size_of::<(i64, u32, u32)>();
+        StateSize {
+            windows: self.numbers.len(),
+            rows: self.sides.iter().map(|side| side.store.len()).sum(),
+            bytes: self.sides.iter().map(side).sum::<usize>() + self.numbers.size(),
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! Rows of two inputs that are in the same window.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::array::UInt32Array;
+use arrow::compute::{concat_batches, take_record_batch};
+use arrow::datatypes::{Schema, SchemaRef};
+use arrow::record_batch::RecordBatch;
+
+use super::matching::{Matcher, Pairs, beside, chosen};
+use crate::error::Error;
+use crate::operator::evaluate::arrow_failure;
+use crate::operator::late::{LateRows, Missed, Rejected};
+use crate::operator::window::WindowAssigner;
+use crate::operator::{BATCH_ROWS, Operator, Output, StateSize};
+use crate::plan::{JoinKind, WindowBounds, WindowJoinNode};
+use crate::stream::{StreamBatch, Watermark, event_times};
+
+/// Joins the rows of each window when it closes.
+///
+/// Wakes on: watermarks. State: the rows of open windows; a window's are dropped together. Order: by
+/// window; in it pairs as the rows of the first input came, then what has no pair. A row is late if
+/// the running watermark had closed its window; late rows are nobody's partner and never padded.
+///
+/// Source: Flink's window join.
+pub(in crate::operator) struct WindowJoin {
+    kind: JoinKind,
+    windows: [WindowBounds; 2],
+    matcher: Matcher,
+    assigner: WindowAssigner,
+    inputs: [SchemaRef; 2],
+    schema: SchemaRef,
+    /// By end, then start.
+    open: BTreeMap<(i64, i64), OpenWindow>,
+    watermark: i64,
+    late: Option<[LateRows; 2]>,
+}
+
+#[derive(Default)]
+struct OpenWindow {
+    rows: [Vec<RecordBatch>; 2],
+    arrived: Option<Instant>,
+}
+
+impl OpenWindow {
+    fn num_rows(&self) -> usize {
+        self.rows.iter().flatten().map(RecordBatch::num_rows).sum()
+    }
+}
+
+impl WindowJoin {
+    pub(in crate::operator) fn try_new(
+        node: &WindowJoinNode,
+        schema: &SchemaRef,
+        late: Option<[LateRows; 2]>,
+    ) -> Result<Self, Error> {
+        let (first, second) = node.pair.fields().split_at(node.first_width);
+        Ok(Self {
+            kind: node.kind,
+            windows: node.windows,
+            matcher: Matcher::try_new(&node.keys, node.null_is_equal, node.condition.as_ref(), &node.pair)?,
+            assigner: WindowAssigner::attached(node.unit.us(), node.zone),
+            inputs: [first, second].map(|fields| Arc::new(Schema::new(fields.to_vec()))),
+            schema: Arc::clone(schema),
+            open: BTreeMap::new(),
+            watermark: i64::MIN,
+            late,
+        })
+    }
+
+    fn take(&mut self, input: usize, batch: StreamBatch, out: &mut Output) -> Result<(), Error> {
+        if batch.kinds.is_some() {
+            return Err(Error::internal("WindowJoin", "the input is no stream of inserts"));
+        }
+        let WindowBounds { start, end } = self.windows[input];
+        let (starts, no_start) = event_times(batch.rows.column(start))?;
+        let (ends, no_end) = event_times(batch.rows.column(end))?;
+        // The rows of each window; a batch has few, and rows of one mostly follow each other.
+        let mut parts: Vec<((i64, i64), Vec<u32>)> = Vec::new();
+        let mut rejected = Vec::new();
+        for row in 0..batch.num_rows() {
+            let running = batch.running.as_ref().map_or(i64::MIN, |running| running.values()[row]);
+            let watermark = running.max(self.watermark);
+            let is_null = |nulls: &Option<arrow::buffer::NullBuffer>| {
+                nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
+            };
+            if is_null(&no_start) || is_null(&no_end) {
+                out.counts.null_time += 1;
+                rejected.push(Rejected::without_time(row, watermark));
+                continue;
+            }
+            let close = self.assigner.close(ends[row]);
+            if watermark >= close {
+                out.counts.late += 1;
+                let window = Some((starts[row], ends[row]));
+                let late = Missed { window, by_us: self.assigner.past_end(watermark, close) };
+                rejected.push(Rejected { row: row as u32, watermark, late: Some(late) });
+                continue;
+            }
+            let window = (ends[row], starts[row]);
+            let place = parts.iter().rposition(|(known, _)| *known == window);
+            let place = place.unwrap_or_else(|| {
+                parts.push((window, Vec::new()));
+                parts.len() - 1
+            });
+            parts[place].1.push(row as u32);
+        }
+        if let Some(late) = &self.late {
+            late[input].give(&batch, &rejected, out)?;
+        }
+        for (window, rows) in parts {
+            out.counts.held += rows.len() as u64;
+            let rows = match rows.len() == batch.num_rows() {
+                true => batch.rows.clone(),
+                false => take_record_batch(&batch.rows, &UInt32Array::from(rows))
+                    .map_err(|error| arrow_failure(&error))?,
+            };
+            let open = self.open.entry(window).or_default();
+            open.arrived = open.arrived.max(Some(batch.arrived));
+            open.rows[input].push(rows);
+        }
+        Ok(())
+    }
+
+    fn close(&self, window: OpenWindow, out: &mut Output) -> Result<(), Error> {
+        let Some(arrived) = window.arrived else { return Ok(()) };
+        let together = |input: usize| {
+            concat_batches(&self.inputs[input], &window.rows[input]).map_err(|error| arrow_failure(&error))
+        };
+        let (first, second) = (together(0)?, together(1)?);
+        let pairs = self.matcher.pairs(&first, &second)?;
+        self.count(&pairs, out);
+        let unmet = |met: &[bool]| -> Vec<u32> {
+            met.iter().enumerate().filter(|(_, met)| !**met).map(|(row, _)| row as u32).collect()
+        };
+        let mut give = |rows: RecordBatch| out.batch(StreamBatch::inserts(rows, arrived));
+        if !self.kind.gives_pairs() {
+            let wanted = self.kind == JoinKind::Semi;
+            let rows = pairs.first_met.iter().enumerate().filter(|(_, met)| **met == wanted);
+            let rows: Vec<u32> = rows.map(|(row, _)| row as u32).collect();
+            for rows in rows.chunks(BATCH_ROWS) {
+                give(chosen(&first, &UInt32Array::from(rows.to_vec()), &self.schema)?);
+            }
+            return Ok(());
+        }
+        for (rows, others) in pairs.first.chunks(BATCH_ROWS).zip(pairs.second.chunks(BATCH_ROWS)) {
+            let (rows, others) = (UInt32Array::from(rows.to_vec()), UInt32Array::from(others.to_vec()));
+            give(beside(&first, &rows, &second, &others, &self.schema)?);
+        }
+        if self.kind.keeps_first() {
+            for rows in unmet(&pairs.first_met).chunks(BATCH_ROWS) {
+                let (rows, none) = (UInt32Array::from(rows.to_vec()), UInt32Array::new_null(rows.len()));
+                give(beside(&first, &rows, &second, &none, &self.schema)?);
+            }
+        }
+        if self.kind.keeps_second() {
+            for rows in unmet(&pairs.second_met).chunks(BATCH_ROWS) {
+                let (rows, none) = (UInt32Array::from(rows.to_vec()), UInt32Array::new_null(rows.len()));
+                give(beside(&first, &none, &second, &rows, &self.schema)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// A row is used if it is in the result or decided what is: otherwise the join has removed it.
+    fn count(&self, pairs: &Pairs, out: &mut Output) {
+        let met = |met: &[bool]| met.iter().filter(|met| **met).count() as u64;
+        let (first, second) = (pairs.first_met.len() as u64, pairs.second_met.len() as u64);
+        let first_used = match self.kind {
+            JoinKind::Left | JoinKind::Full => first,
+            JoinKind::Inner | JoinKind::Right | JoinKind::Semi => met(&pairs.first_met),
+            JoinKind::Anti => first - met(&pairs.first_met),
+        };
+        let second_used = if self.kind.keeps_second() { second } else { met(&pairs.second_met) };
+        let all = first + second;
+        out.counts.held -= all;
+        out.counts.used += first_used + second_used;
+        out.counts.filtered += all - first_used - second_used;
+    }
+}
+
+impl Operator for WindowJoin {
+    fn name(&self) -> &'static str {
+        "WindowJoin"
+    }
+
+    fn process_batch(&mut self, batch: StreamBatch, out: &mut Output) -> Result<(), Error> {
+        self.take(0, batch, out)
+    }
+
+    fn process_second(&mut self, batch: StreamBatch, out: &mut Output) -> Result<(), Error> {
+        self.take(1, batch, out)
+    }
+
+    fn process_watermark(&mut self, watermark: Watermark, out: &mut Output) -> Result<(), Error> {
+        while let Some(first) = self.open.first_entry() {
+            if self.assigner.close(first.key().0) > watermark.0 {
+                break;
+            }
+            let window = first.remove();
+            self.close(window, out)?;
+        }
+        self.watermark = watermark.0;
+        out.watermark(watermark);
+        Ok(())
+    }
+
+    fn state(&self) -> StateSize {
+        let rows = self.open.values().map(OpenWindow::num_rows).sum();
+        let batches = self.open.values().flat_map(|window| window.rows.iter().flatten());
+        StateSize {
+            windows: self.open.len(),
+            rows,
+            bytes: batches.map(RecordBatch::get_array_memory_size).sum(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, Int64Array, TimestampMillisecondArray};
+    use arrow::datatypes::{DataType, Field, TimeUnit as ArrowUnit};
+
+    use super::*;
+    use crate::operator::testing::{drain, plan_node};
+    use crate::operator::{RowCounts, create};
+    use crate::plan::Operation;
+    use crate::stream::{RunningWatermark, TimeUnit};
+
+    /// Input, running watermark (ms), window's end (ms), key, value; windows are 10 ms long.
+    type Row = (usize, i64, i64, Option<i64>, i64);
+
+    fn side(nullable: bool) -> Vec<Field> {
+        let bound = DataType::Timestamp(ArrowUnit::Millisecond, None);
+        vec![
+            Field::new("window_start", bound.clone(), nullable),
+            Field::new("window_end", bound, nullable),
+            Field::new("k", DataType::Int64, true),
+            Field::new("v", DataType::Int64, nullable),
+        ]
+    }
+
+    fn batch(rows: &[&Row]) -> StreamBatch {
+        let times = |of: fn(&Row) -> i64| -> ArrayRef {
+            Arc::new(TimestampMillisecondArray::from_iter_values(rows.iter().map(|row| of(row))))
+        };
+        let columns: Vec<ArrayRef> = vec![
+            times(|row| row.2 - 10),
+            times(|row| row.2),
+            Arc::new(rows.iter().map(|row| row.3).collect::<Int64Array>()),
+            Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.4))),
+        ];
+        let running = rows.iter().map(|row| row.1 * 1_000).collect::<Vec<_>>();
+        StreamBatch {
+            rows: RecordBatch::try_new(Arc::new(Schema::new(side(false))), columns).unwrap(),
+            kinds: None,
+            running: Some(RunningWatermark::new(running)),
+            arrived: Instant::now(),
+        }
+    }
+
+    /// The result as `v,v` lines; `second_first`: which input is read first between watermarks.
+    fn run(kind: JoinKind, rows: &[Row], cut: usize, second_first: bool) -> (Vec<String>, RowCounts) {
+        let fields = |nullable: bool| Arc::new(Schema::new([side(nullable), side(nullable)].concat()));
+        let node = WindowJoinNode {
+            kind,
+            windows: [WindowBounds { start: 0, end: 1 }; 2],
+            unit: TimeUnit::Millisecond,
+            zone: None,
+            keys: [vec![2], vec![2]],
+            null_is_equal: false,
+            condition: None,
+            pair: fields(false),
+            first_width: 4,
+        };
+        let schema = if kind.gives_pairs() { fields(true) } else { Arc::new(Schema::new(side(false))) };
+        let input = Arc::new(Schema::new(side(false)));
+        let mut join = create(&plan_node(Operation::WindowJoin(Box::new(node)), schema), &input).unwrap();
+        let (mut out, mut given) = (Output::default(), Vec::new());
+        let mut watermark = i64::MIN;
+        for (number, group) in rows.chunks(cut).enumerate() {
+            for input in if second_first { [1, 0] } else { [0, 1] } {
+                let own: Vec<&Row> = group.iter().filter(|row| row.0 == input).collect();
+                match input {
+                    0 => join.process_batch(batch(&own), &mut out).unwrap(),
+                    _ => join.process_second(batch(&own), &mut out).unwrap(),
+                }
+            }
+            let next = rows.get((number + 1) * cut).map_or(i64::MAX, |row| row.1 * 1_000);
+            if next > watermark {
+                watermark = next;
+                join.process_watermark(Watermark(next), &mut out).unwrap();
+            }
+            drain(&mut out, &mut given);
+        }
+        assert_eq!(join.state(), StateSize::default());
+        let value = |line: &String| {
+            let cells: Vec<&str> = line.split(',').collect();
+            cells.chunks(4).map(|side| side[3]).collect::<Vec<_>>().join(",")
+        };
+        (given.iter().map(value).collect(), out.counts)
+    }
+
+    /// In the first window key 1 has two pairs, 2 and 3 have none and NULL is equal to nothing. The
+    /// rows 5 and 15 come when it has closed: at 9 ms, not sooner.
+    const ROWS: [Row; 10] = [
+        (0, 0, 10, Some(1), 1),
+        (1, 0, 10, Some(1), 11),
+        (0, 1, 10, Some(2), 2),
+        (1, 2, 10, Some(3), 12),
+        (1, 3, 10, None, 13),
+        (0, 3, 10, None, 3),
+        (1, 8, 10, Some(1), 14),
+        (0, 9, 10, Some(3), 5),
+        (1, 9, 10, Some(2), 15),
+        (0, 9, 20, Some(1), 6),
+    ];
+
+    #[test]
+    fn each_kind_gives_its_rows_whatever_the_cut_and_the_order_of_reading() {
+        let cases: [(JoinKind, &[&str], u64); 6] = [
+            (JoinKind::Inner, &["1,11", "1,14"], 3),
+            (JoinKind::Left, &["1,11", "1,14", "2,NULL", "3,NULL", "6,NULL"], 6),
+            (JoinKind::Right, &["1,11", "1,14", "NULL,12", "NULL,13"], 5),
+            (JoinKind::Full, &["1,11", "1,14", "2,NULL", "3,NULL", "NULL,12", "NULL,13", "6,NULL"], 8),
+            (JoinKind::Semi, &["1"], 3),
+            (JoinKind::Anti, &["2", "3", "6"], 5),
+        ];
+        for (kind, expected, used) in cases {
+            for cut in 1..=ROWS.len() {
+                for second_first in [false, true] {
+                    let (given, counts) = run(kind, &ROWS, cut, second_first);
+                    assert_eq!(given, expected, "{kind:?}, batches of {cut}");
+                    assert_eq!((counts.used, counts.late, counts.held), (used, 2, 0), "{kind:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! The values of rows over the rows around them.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, Int64Array, UInt32Array};
+use arrow::compute::{interleave, take};
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use datafusion_common::ScalarValue;
+
+use super::frame::{self, Span};
+use crate::error::Error;
+use crate::operator::aggregate::{Aggregate, Step};
+use crate::operator::evaluate::{arrow_failure, evaluate, failure};
+use crate::plan::{ExprRef, FrameBound, FrameUnit, OverCall, OverFrame, OverFunction};
+
+/// The rows of one group in a [`Work`]: first those that are known already, then the new ones.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Part {
+    pub(super) group: u32,
+    pub(super) from: usize,
+    pub(super) new: usize,
+    pub(super) to: usize,
+}
+
+/// Rows by group, in the order of ORDER BY.
+pub(super) struct Work<'a> {
+    pub(super) rows: &'a RecordBatch,
+    pub(super) parts: &'a [Part],
+    /// The times that RANGE counts in, if it does.
+    times: Option<&'a [i64]>,
+    /// For each row the first of its peers, and the one behind the last.
+    peers: Vec<(u32, u32)>,
+}
+
+impl<'a> Work<'a> {
+    /// `starts`: whether a row differs in ORDER BY from the one before it; asked for the second and
+    /// further rows of a part.
+    pub(super) fn new(
+        rows: &'a RecordBatch,
+        parts: &'a [Part],
+        times: Option<&'a [i64]>,
+        starts: impl Fn(usize) -> bool,
+    ) -> Self {
+        let mut peers = vec![(0, 0); rows.num_rows()];
+        for part in parts {
+            let mut first = part.from;
+            for row in part.from..part.to {
+                if row > part.from && starts(row) {
+                    peers[first..row].iter_mut().for_each(|peers| peers.1 = row as u32);
+                    first = row;
+                }
+                peers[row].0 = first as u32;
+            }
+            peers[first..part.to].iter_mut().for_each(|peers| peers.1 = part.to as u32);
+        }
+        Self { rows, parts, times, peers }
+    }
+
+    pub(super) fn peer_start(&self, row: usize) -> usize {
+        self.peers[row].0 as usize
+    }
+
+    pub(super) fn peer_end(&self, row: usize) -> usize {
+        self.peers[row].1 as usize
+    }
+
+    pub(super) fn time(&self, row: usize) -> i64 {
+        self.times.map_or(0, |times| times[row])
+    }
+
+    fn new_rows(&self) -> impl Iterator<Item = (&Part, usize)> {
+        self.parts.iter().flat_map(|part| (part.new..part.to).map(move |row| (part, row)))
+    }
+}
+
+/// How far a group is.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Progress {
+    /// Rows that have their values.
+    pub(super) rows: u64,
+    /// How many different values of ORDER BY they have.
+    peers: u64,
+    /// How many of the last of them come again with the new ones.
+    pub(super) retained: u64,
+}
+
+/// Computes the calls of one OVER.
+pub(super) struct Computer {
+    calls: Vec<Call>,
+    progress: Vec<Progress>,
+    /// Groups that are to be emptied before anything else.
+    cleared: Vec<u32>,
+}
+
+enum Call {
+    RowNumber,
+    Rank,
+    DenseRank,
+    Shift { value: ExprRef, by: i64, default: ScalarValue },
+    Aggregate { aggregate: Box<Aggregate>, frame: OverFrame, spans: Vec<Span> },
+}
+
+impl Computer {
+    pub(super) fn try_new(calls: &[OverCall], input: &SchemaRef) -> Result<Self, Error> {
+        let call = |call: &OverCall| -> Result<Call, Error> {
+            let over = |aggregate: Aggregate| Call::Aggregate {
+                aggregate: Box::new(aggregate),
+                frame: call.frame,
+                spans: Vec::new(),
+            };
+            let removes = frame::removes(&call.frame);
+            Ok(match &call.function {
+                OverFunction::RowNumber => Call::RowNumber,
+                OverFunction::Rank => Call::Rank,
+                OverFunction::DenseRank => Call::DenseRank,
+                OverFunction::Shift { value, by, default } => {
+                    Call::Shift { value: Arc::clone(value), by: *by, default: default.clone() }
+                }
+                OverFunction::End { value, is_last, ignores_nulls } => {
+                    over(Aggregate::end_of_frame(value, input, *is_last, *ignores_nulls, removes)?)
+                }
+                OverFunction::Aggregate(aggregate) => over(Aggregate::try_new(aggregate, input, removes)?),
+            })
+        };
+        let calls = calls.iter().map(call).collect::<Result<_, _>>()?;
+        Ok(Self { calls, progress: Vec::new(), cleared: Vec::new() })
+    }
+
+    /// Makes room for so many groups.
+    pub(super) fn grow(&mut self, groups: usize) {
+        let groups = groups.max(self.progress.len());
+        self.progress.resize(groups, Progress::default());
+        for call in &mut self.calls {
+            if let Call::Aggregate { spans, .. } = call {
+                spans.resize(groups, Span::default());
+            }
+        }
+    }
+
+    /// Whether a call is the number of the row.
+    pub(super) fn is_row_number(&self, call: usize) -> bool {
+        matches!(self.calls.get(call), Some(Call::RowNumber))
+    }
+
+    /// How far a group is.
+    pub(super) fn progress(&self, group: u32) -> Progress {
+        self.progress[group as usize]
+    }
+
+    /// The values of the new rows, a column a call.
+    pub(super) fn run(&mut self, work: &Work<'_>) -> Result<Vec<ArrayRef>, Error> {
+        let (progress, cleared) = (&self.progress, std::mem::take(&mut self.cleared));
+        let base = |part: &Part| {
+            let progress = progress[part.group as usize];
+            progress.rows - progress.retained
+        };
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.calls.len());
+        for call in &mut self.calls {
+            columns.push(match call {
+                Call::RowNumber => {
+                    let number =
+                        |(part, row): (&Part, usize)| base(part) as i64 + (row - part.from) as i64 + 1;
+                    Arc::new(Int64Array::from_iter_values(work.new_rows().map(number)))
+                }
+                Call::Rank => {
+                    let rank = |(part, row): (&Part, usize)| {
+                        base(part) as i64 + (work.peer_start(row) - part.from) as i64 + 1
+                    };
+                    Arc::new(Int64Array::from_iter_values(work.new_rows().map(rank)))
+                }
+                Call::DenseRank => {
+                    let mut ranks = Vec::new();
+                    for part in work.parts {
+                        let mut rank = progress[part.group as usize].peers as i64;
+                        for row in part.new..part.to {
+                            rank += i64::from(work.peer_start(row) == row);
+                            ranks.push(rank);
+                        }
+                    }
+                    Arc::new(Int64Array::from(ranks))
+                }
+                Call::Shift { value, by, default } => shifted(work, value, *by, default)?,
+                Call::Aggregate { aggregate, frame, spans } => {
+                    let mut steps: Vec<Step> =
+                        cleared.iter().map(|group| Step::Clear { group: *group }).collect();
+                    for part in work.parts {
+                        let span = &mut spans[part.group as usize];
+                        frame::steps(frame, work, part, base(part), span, &mut steps);
+                    }
+                    aggregate.run(&steps, work.rows, progress.len())?
+                }
+            });
+        }
+        for part in work.parts {
+            let progress = &mut self.progress[part.group as usize];
+            progress.rows += (part.to - part.new) as u64;
+            progress.peers += (part.new..part.to).filter(|row| work.peer_start(*row) == *row).count() as u64;
+            progress.retained = progress.rows;
+        }
+        Ok(columns)
+    }
+
+    /// How many of a group's last rows its further rows look at; they come again with those.
+    pub(super) fn retain(&mut self, group: u32) -> u64 {
+        let rows = self.progress[group as usize].rows;
+        let first = self.calls.iter().map(|call| match call {
+            Call::RowNumber | Call::Rank | Call::DenseRank => rows,
+            Call::Shift { by, .. } => rows.saturating_sub(by.unsigned_abs()),
+            Call::Aggregate { frame, spans, .. } => match frame.start {
+                FrameBound::Unbounded => spans[group as usize].end,
+                FrameBound::Offset(_) => spans[group as usize].start,
+            },
+        });
+        let retained = rows - first.min().unwrap_or(rows).min(rows);
+        self.progress[group as usize].retained = retained;
+        retained
+    }
+
+    /// Forgets a group; its number may be another one's then.
+    pub(super) fn clear(&mut self, group: u32) {
+        self.progress[group as usize] = Progress::default();
+        for call in &mut self.calls {
+            if let Call::Aggregate { spans, .. } = call {
+                spans[group as usize] = Span::default();
+            }
+        }
+        self.cleared.push(group);
+    }
+
+    /// How far back frames reach in time where they do no further; `None`: something needs rows
+    /// or a count for ever.
+    pub(super) fn reach_us(&self) -> Option<i64> {
+        let reach = |call: &Call| match call {
+            Call::Aggregate {
+                frame: OverFrame { unit: FrameUnit::Range, start: FrameBound::Offset(by), .. },
+                ..
+            } => Some(by.saturating_neg().max(0)),
+            _ => None,
+        };
+        self.calls.iter().map(reach).try_fold(0, |longest, reach| Some(reach?.max(longest)))
+    }
+
+    /// Memory in bytes, estimated.
+    pub(super) fn size(&self) -> usize {
+        let call = |call: &Call| match call {
+            Call::Aggregate { aggregate, spans, .. } => {
+                aggregate.size() + spans.capacity() * size_of::<Span>()
+            }
+            _ => 0,
+        };
+        self.calls.iter().map(call).sum::<usize>() + self.progress.capacity() * size_of::<Progress>()
+    }
+}
+
+/// The value of the row that stands `by` rows before each.
+fn shifted(work: &Work<'_>, value: &ExprRef, by: i64, default: &ScalarValue) -> Result<ArrayRef, Error> {
+    let values = evaluate(value, work.rows)?;
+    let other = |(part, row): (&Part, usize)| {
+        let other = i128::from(row as u64) - i128::from(by);
+        usize::try_from(other).ok().filter(|other| (part.from..part.to).contains(other))
+    };
+    if default.is_null() {
+        let places: UInt32Array = work.new_rows().map(other).map(|row| row.map(|row| row as u32)).collect();
+        return take(&values, &places, None).map_err(|error| arrow_failure(&error));
+    }
+    let default = default.to_array().map_err(failure)?;
+    let picks: Vec<(usize, usize)> =
+        work.new_rows().map(other).map(|row| row.map_or((1, 0), |row| (0, row))).collect();
+    let pieces: [&dyn Array; 2] = [values.as_ref(), default.as_ref()];
+    interleave(&pieces, &picks).map_err(|error| arrow_failure(&error))
+}

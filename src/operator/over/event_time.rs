@@ -1,0 +1,304 @@
+//! OVER by event time: rows get their values when the watermark has passed them.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Instant;
+
+use arrow::array::{ArrayRef, AsArray, BooleanArray, UInt32Array};
+use arrow::compute::{filter_record_batch, take, take_record_batch};
+use arrow::datatypes::{Int64Type, SchemaRef};
+use arrow::record_batch::RecordBatch;
+
+use super::compute::{Computer, Part, Work};
+use crate::error::Error;
+use crate::operator::evaluate::arrow_failure;
+use crate::operator::keys::{KeyFormat, KeyNumbers};
+use crate::operator::late::{LateRows, Missed, Rejected};
+use crate::operator::store::RowStore;
+use crate::operator::{BATCH_ROWS, Operator, Output, StateSize};
+use crate::plan::{OverNode, RankLimit};
+use crate::stream::{RunningWatermark, StreamBatch, TimeUnit, Watermark, event_times};
+
+/// Gives rows with the values of their calls, in event-time order, ties in the order of arrival.
+///
+/// Wakes on: watermarks. State: the rows that the watermark has not passed; of each key the rows that
+/// frames still reach, and the states of aggregates. A key is forgotten where all frames are of a
+/// bounded time. A row at or behind the running watermark is late.
+///
+/// Source: Flink's OVER aggregation by row time.
+pub(super) struct OverEventTime {
+    time: usize,
+    unit: TimeUnit,
+    schema: SchemaRef,
+    keys: KeyFormat,
+    numbers: KeyNumbers,
+    groups: Vec<Group>,
+    computer: Computer,
+    limit: Option<RankLimit>,
+    /// Rows of the groups and rows that wait.
+    store: RowStore,
+    /// Rows that wait, by time, then arrival: their slot and group.
+    held: BTreeMap<(i64, u64), (u32, u32)>,
+    next_row: u64,
+    /// How far back frames reach; `None`: without end.
+    reach_us: Option<i64>,
+    /// When groups can be forgotten.
+    deadlines: BTreeSet<(i64, u32)>,
+    watermark: i64,
+    arrived: Option<Instant>,
+    late: Option<LateRows>,
+}
+
+#[derive(Default)]
+struct Group {
+    /// The slots of the rows that come again with the next ones.
+    retained: VecDeque<u32>,
+    /// Rows that wait.
+    waiting: u32,
+    last_time: i64,
+}
+
+/// A row whose time has come.
+struct Due {
+    time: i64,
+    slot: u32,
+    group: u32,
+}
+
+impl OverEventTime {
+    pub(super) fn try_new(
+        node: &OverNode,
+        (time, unit): (usize, TimeUnit),
+        schema: &SchemaRef,
+        input: &SchemaRef,
+        late: Option<LateRows>,
+    ) -> Result<Self, Error> {
+        let computer = Computer::try_new(&node.calls, input)?;
+        Ok(Self {
+            time,
+            unit,
+            schema: schema.clone(),
+            keys: KeyFormat::try_new(&node.partition, input)?,
+            numbers: KeyNumbers::default(),
+            groups: Vec::new(),
+            reach_us: computer.reach_us(),
+            computer,
+            limit: node.limit,
+            store: RowStore::new(input),
+            held: BTreeMap::new(),
+            next_row: 0,
+            deadlines: BTreeSet::new(),
+            watermark: i64::MIN,
+            arrived: None,
+            late,
+        })
+    }
+
+    /// Whether a group has all the rows that it gives, if its calls are one row number.
+    fn is_full(&self, group: u32) -> bool {
+        self.limit.is_some_and(|limit| {
+            self.computer.is_row_number(limit.call)
+                && self.computer.progress(group).rows >= limit.most.max(0).unsigned_abs()
+        })
+    }
+
+    fn take(&mut self, batch: &StreamBatch, out: &mut Output) -> Result<(), Error> {
+        let (times, nulls) = event_times(batch.rows.column(self.time))?;
+        let keys = self.keys.rows(&batch.rows)?;
+        let (mut kept, mut places, mut rejected) = (Vec::new(), Vec::new(), Vec::new());
+        for (row, time) in times.iter().copied().enumerate() {
+            let running = batch.running.as_ref().map_or(i64::MIN, |running| running.values()[row]);
+            let watermark = running.max(self.watermark);
+            if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+                out.counts.null_time += 1;
+                rejected.push(Rejected::without_time(row, watermark));
+            } else if time <= watermark {
+                out.counts.late += 1;
+                let late = Missed { window: None, by_us: watermark.saturating_sub(time) };
+                rejected.push(Rejected { row: row as u32, watermark, late: Some(late) });
+            } else {
+                let group = self.numbers.number(&keys, row);
+                if self.groups.len() <= group as usize {
+                    self.groups.resize_with(self.numbers.bound(), Group::default);
+                    self.computer.grow(self.numbers.bound());
+                }
+                if self.is_full(group) {
+                    out.counts.filtered += 1;
+                    continue;
+                }
+                self.groups[group as usize].waiting += 1;
+                kept.push(row as u32);
+                places.push((time, group));
+            }
+        }
+        if let Some(late) = &self.late {
+            late.give(batch, &rejected, out)?;
+        }
+        if kept.is_empty() {
+            return Ok(());
+        }
+        self.arrived = self.arrived.max(Some(batch.arrived));
+        out.counts.held += kept.len() as u64;
+        let rows = match kept.len() == batch.num_rows() {
+            true => batch.rows.clone(),
+            false => take_record_batch(&batch.rows, &UInt32Array::from(kept))
+                .map_err(|error| arrow_failure(&error))?,
+        };
+        for (slot, (time, group)) in self.store.add(rows)?.into_iter().zip(places) {
+            self.held.insert((time, self.next_row), (slot, group));
+            self.next_row += 1;
+        }
+        Ok(())
+    }
+
+    /// Gives the rows that the watermark has passed; rows of one time together.
+    fn release(&mut self, watermark: i64, out: &mut Output) -> Result<(), Error> {
+        let mut due: Vec<Due> = Vec::new();
+        while let Some(first) = self.held.first_entry() {
+            let time = first.key().0;
+            if time > watermark {
+                break;
+            }
+            if due.len() >= BATCH_ROWS && due.last().is_some_and(|last| last.time < time) {
+                let chunk = std::mem::take(&mut due);
+                self.give(&chunk, out)?;
+                continue;
+            }
+            let (slot, group) = first.remove();
+            due.push(Due { time, slot, group });
+        }
+        self.give(&due, out)
+    }
+
+    fn give(&mut self, due: &[Due], out: &mut Output) -> Result<(), Error> {
+        let Some(arrived) = self.arrived.filter(|_| !due.is_empty()) else { return Ok(()) };
+        let mut order: Vec<u32> = (0..due.len() as u32).collect();
+        order.sort_by_key(|place| due[*place as usize].group);
+        let mut slots = Vec::with_capacity(due.len());
+        let mut parts = Vec::new();
+        for run in order.chunk_by(|one, other| due[*one as usize].group == due[*other as usize].group) {
+            let group = due[run[0] as usize].group;
+            let from = slots.len();
+            slots.extend(&self.groups[group as usize].retained);
+            let new = slots.len();
+            slots.extend(run.iter().map(|place| due[*place as usize].slot));
+            parts.push(Part { group, from, new, to: slots.len() });
+        }
+        let rows = self.store.gather(&slots)?;
+        let (times, _) = event_times(rows.column(self.time))?;
+        let work = Work::new(&rows, &parts, Some(&times), |row| times[row] != times[row - 1]);
+        let columns = self.computer.run(&work)?;
+        self.emit(&rows, columns, (due, &order, &parts), arrived, out)?;
+        for part in &parts {
+            self.settle(part, &slots, times[part.to - 1]);
+        }
+        Ok(())
+    }
+
+    /// Gives the new rows with their values, in the order of `due`.
+    fn emit(
+        &self,
+        rows: &RecordBatch,
+        values: Vec<ArrayRef>,
+        (due, order, parts): (&[Due], &[u32], &[Part]),
+        arrived: Instant,
+        out: &mut Output,
+    ) -> Result<(), Error> {
+        // Where each due row is in the work, and among the new rows of it.
+        let (mut places, mut numbers) = (vec![0; due.len()], vec![0; due.len()]);
+        let new = parts.iter().flat_map(|part| part.new..part.to);
+        for ((number, due), place) in order.iter().enumerate().zip(new) {
+            places[*due as usize] = place as u32;
+            numbers[*due as usize] = number as u32;
+        }
+        let (places, numbers) = (UInt32Array::from(places), UInt32Array::from(numbers));
+        let picked = |column: &ArrayRef, places: &UInt32Array| {
+            take(column, places, None).map_err(|error| arrow_failure(&error))
+        };
+        let mut columns: Vec<ArrayRef> =
+            rows.columns().iter().map(|column| picked(column, &places)).collect::<Result<_, _>>()?;
+        for column in &values {
+            columns.push(picked(column, &numbers)?);
+        }
+        let width = rows.num_columns();
+        let mut given = RecordBatch::try_new(self.schema.clone(), columns)
+            .map_err(|error| Error::internal("Over", error))?;
+        let mut running: Vec<i64> = due.iter().map(|due| due.time.saturating_sub(self.unit.us())).collect();
+        if let Some(limit) = self.limit {
+            let ranks = given.column(width + limit.call).as_primitive::<Int64Type>();
+            let kept: BooleanArray = ranks.values().iter().map(|rank| Some(*rank <= limit.most)).collect();
+            given = filter_record_batch(&given, &kept).map_err(|error| arrow_failure(&error))?;
+            let mut kept = kept.values().iter();
+            running.retain(|_| kept.next().unwrap_or(false));
+        }
+        out.counts.held -= due.len() as u64;
+        out.counts.used += running.len() as u64;
+        out.counts.filtered += (due.len() - running.len()) as u64;
+        let count = running.len();
+        let batch =
+            StreamBatch { rows: given, kinds: None, running: Some(RunningWatermark::new(running)), arrived };
+        for start in (0..count).step_by(BATCH_ROWS) {
+            out.batch(batch.slice(start, BATCH_ROWS.min(count - start)));
+        }
+        Ok(())
+    }
+
+    /// Keeps of a group's rows those that frames still reach.
+    fn settle(&mut self, part: &Part, slots: &[u32], last_time: i64) {
+        let retained = self.computer.retain(part.group) as usize;
+        let group = &mut self.groups[part.group as usize];
+        group.waiting -= (part.to - part.new) as u32;
+        let (gone, kept) = slots[part.from..part.to].split_at(part.to - part.from - retained);
+        gone.iter().for_each(|slot| self.store.release(*slot));
+        group.retained.clear();
+        group.retained.extend(kept);
+        if let Some(reach_us) = self.reach_us {
+            self.deadlines.remove(&(group.last_time.saturating_add(reach_us), part.group));
+            self.deadlines.insert((last_time.saturating_add(reach_us), part.group));
+        }
+        group.last_time = last_time;
+    }
+
+    /// Forgets groups whose rows no frame of a further row reaches.
+    fn forget(&mut self, watermark: i64) {
+        while let Some((_, number)) = self.deadlines.first().copied().filter(|first| first.0 <= watermark) {
+            self.deadlines.pop_first();
+            let group = &mut self.groups[number as usize];
+            for slot in group.retained.drain(..) {
+                self.store.release(slot);
+            }
+            self.computer.clear(number);
+            if group.waiting == 0 {
+                self.numbers.release(number);
+            }
+        }
+    }
+}
+
+impl Operator for OverEventTime {
+    fn name(&self) -> &'static str {
+        "Over"
+    }
+
+    fn process_batch(&mut self, batch: StreamBatch, out: &mut Output) -> Result<(), Error> {
+        if batch.kinds.is_some() {
+            return Err(Error::internal("Over", "the input is no stream of inserts"));
+        }
+        self.take(&batch, out)
+    }
+
+    fn process_watermark(&mut self, watermark: Watermark, out: &mut Output) -> Result<(), Error> {
+        self.release(watermark.0, out)?;
+        self.forget(watermark.0);
+        self.watermark = self.watermark.max(watermark.0);
+        out.watermark(watermark);
+        Ok(())
+    }
+
+    fn state(&self) -> StateSize {
+        StateSize {
+            windows: self.numbers.len(),
+            rows: self.store.len(),
+            bytes: self.store.size() + self.numbers.size() + self.computer.size(),
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Rows that are kept one by one, though they came in batches.
+
+use arrow::compute::interleave_record_batch;
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+
+use super::BATCH_ROWS;
+use super::evaluate::arrow_failure;
+use crate::error::Error;
+
+/// Rows by the number of their slot. A batch is let go with the last of its rows; where few rows of
+/// many batches are left, they are brought together, so memory follows the rows that are kept.
+pub(super) struct RowStore {
+    schema: SchemaRef,
+    slots: Vec<Place>,
+    free_slots: Vec<u32>,
+    batches: Vec<Option<Stored>>,
+    free_batches: Vec<u32>,
+    /// Rows that are kept, and rows of all batches that are.
+    live: usize,
+    stored: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// `NOWHERE`: the slot is free.
+    batch: u32,
+    row: u32,
+}
+
+struct Stored {
+    rows: RecordBatch,
+    left: usize,
+}
+
+const NOWHERE: u32 = u32::MAX;
+
+impl RowStore {
+    pub(super) fn new(schema: &SchemaRef) -> Self {
+        Self {
+            schema: schema.clone(),
+            slots: Vec::new(),
+            free_slots: Vec::new(),
+            batches: Vec::new(),
+            free_batches: Vec::new(),
+            live: 0,
+            stored: 0,
+        }
+    }
+
+    /// Keeps all rows of a batch; gives their slots.
+    pub(super) fn add(&mut self, rows: RecordBatch) -> Result<Vec<u32>, Error> {
+        if self.stored > 2 * self.live + 4 * BATCH_ROWS {
+            self.compact()?;
+        }
+        let count = rows.num_rows();
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let batch = self.put(rows);
+        let slots = (0..count as u32).map(|row| {
+            let place = Place { batch, row };
+            match self.free_slots.pop() {
+                Some(slot) => {
+                    self.slots[slot as usize] = place;
+                    slot
+                }
+                None => {
+                    self.slots.push(place);
+                    self.slots.len() as u32 - 1
+                }
+            }
+        });
+        let slots = slots.collect();
+        self.live += count;
+        Ok(slots)
+    }
+
+    fn put(&mut self, rows: RecordBatch) -> u32 {
+        let left = rows.num_rows();
+        self.stored += left;
+        let stored = Some(Stored { rows, left });
+        match self.free_batches.pop() {
+            Some(batch) => {
+                self.batches[batch as usize] = stored;
+                batch
+            }
+            None => {
+                self.batches.push(stored);
+                self.batches.len() as u32 - 1
+            }
+        }
+    }
+
+    /// Lets a row go.
+    pub(super) fn release(&mut self, slot: u32) {
+        let place = std::mem::replace(&mut self.slots[slot as usize], Place { batch: NOWHERE, row: 0 });
+        debug_assert_ne!(place.batch, NOWHERE, "a row that is let go twice");
+        self.free_slots.push(slot);
+        self.live -= 1;
+        let stored = &mut self.batches[place.batch as usize];
+        if let Some(one) = stored {
+            one.left -= 1;
+            if one.left == 0 {
+                self.stored -= one.rows.num_rows();
+                *stored = None;
+                self.free_batches.push(place.batch);
+            }
+        }
+    }
+
+    /// The rows of some slots as one batch, in that order.
+    pub(super) fn gather(&self, slots: &[u32]) -> Result<RecordBatch, Error> {
+        if self.schema.fields().is_empty() || slots.is_empty() {
+            let options = RecordBatchOptions::new().with_row_count(Some(slots.len()));
+            let columns =
+                self.schema.fields().iter().map(|field| arrow::array::new_empty_array(field.data_type()));
+            return RecordBatch::try_new_with_options(self.schema.clone(), columns.collect(), &options)
+                .map_err(|error| arrow_failure(&error));
+        }
+        let mut numbers = vec![NOWHERE; self.batches.len()];
+        let mut sources: Vec<&RecordBatch> = Vec::new();
+        let mut picks = Vec::with_capacity(slots.len());
+        for slot in slots {
+            let place = self.slots[*slot as usize];
+            let number = &mut numbers[place.batch as usize];
+            if *number == NOWHERE {
+                let Some(stored) = &self.batches[place.batch as usize] else {
+                    return Err(Error::internal("rows", "a kept row without its batch"));
+                };
+                *number = sources.len() as u32;
+                sources.push(&stored.rows);
+            }
+            picks.push((*number as usize, place.row as usize));
+        }
+        interleave_record_batch(&sources, &picks).map_err(|error| arrow_failure(&error))
+    }
+
+    /// Moves the rows that are left into batches of their own.
+    fn compact(&mut self) -> Result<(), Error> {
+        let mut kept: Vec<u32> = (0..self.slots.len() as u32).collect();
+        kept.retain(|slot| self.slots[*slot as usize].batch != NOWHERE);
+        let parts = kept.chunks(BATCH_ROWS).map(|slots| self.gather(slots)).collect::<Result<Vec<_>, _>>()?;
+        self.batches.clear();
+        self.free_batches.clear();
+        self.stored = 0;
+        for (slots, rows) in kept.chunks(BATCH_ROWS).zip(parts) {
+            let batch = self.put(rows);
+            for (row, slot) in slots.iter().enumerate() {
+                self.slots[*slot as usize] = Place { batch, row: row as u32 };
+            }
+        }
+        Ok(())
+    }
+
+    /// How many rows are kept.
+    pub(super) fn len(&self) -> usize {
+        self.live
+    }
+
+    /// Slots are below this.
+    pub(super) fn bound(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Memory in bytes, estimated.
+    pub(super) fn size(&self) -> usize {
+        let rows = self.batches.iter().flatten().map(|stored| stored.rows.get_array_memory_size());
+        rows.sum::<usize>() + self.slots.capacity() * size_of::<Place>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operator::testing::{Row, input, lines, record_batch};
+
+    #[test]
+    fn few_rows_of_many_batches_are_brought_together() {
+        let mut store = RowStore::new(&input());
+        let rows: Vec<Row> = (0..4096).map(|value| (None, Some("k"), Some(value))).collect();
+        let mut kept = Vec::new();
+        for round in 0..40 {
+            let slots = store.add(record_batch(&rows)).unwrap();
+            for (row, slot) in slots.into_iter().enumerate() {
+                if row == round { kept.push(slot) } else { store.release(slot) }
+            }
+            assert!(store.stored <= 2 * store.live + 4 * BATCH_ROWS + 4096, "{} rows", store.stored);
+        }
+        let given = lines(&store.gather(&kept).unwrap());
+        let expected: Vec<String> = (0..40).map(|value| format!("NULL,k,{value}")).collect();
+        assert_eq!((given, store.len()), (expected, 40));
+        kept.into_iter().for_each(|slot| store.release(slot));
+        assert_eq!((store.len(), store.stored), (0, 0));
+    }
+}

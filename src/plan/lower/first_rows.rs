@@ -1,0 +1,80 @@
+//! `ROW_NUMBER() OVER (…) <= N`: the condition becomes a limit of OVER, so that rows that can't be
+//! among the first ones need not be kept.
+
+use datafusion_expr::logical_plan::Window as LogicalWindow;
+use datafusion_expr::utils::{conjunction, split_conjunction};
+use datafusion_expr::{BinaryExpr, Expr, Filter, LogicalPlan, Operator};
+
+use super::expression::plain_column;
+use super::{Above, Lowered, Lowering};
+use crate::error::Error;
+use crate::plan::RankLimit;
+
+impl Lowering<'_> {
+    /// The rows of a filter that bounds a rank; `None`: it does not.
+    pub(super) fn first_rows(&mut self, filter: &Filter, above: Above) -> Result<Option<Lowered>, Error> {
+        let terms = split_conjunction(&filter.predicate);
+        let found = terms.iter().enumerate().find_map(|(place, term)| {
+            let (column, most, is_all) = upper_bound(term)?;
+            let column = plain_column(column, filter.input.schema())?;
+            let (window, call) = ranked(&filter.input, column)?;
+            is_rank(window.window_expr.get(call)?).then_some((place, RankLimit { call, most }, is_all))
+        });
+        let Some((place, limit, is_all)) = found else { return Ok(None) };
+        let input = self.lower(&filter.input, Above { ranks: Some(limit), ..above })?;
+        let rest = terms.into_iter().enumerate().filter(|(other, _)| !is_all || *other != place);
+        match conjunction(rest.map(|(_, term)| term.clone())) {
+            None => Ok(Some(input)),
+            Some(predicate) => {
+                let filter = Filter::try_new(predicate, std::sync::Arc::clone(&filter.input))
+                    .map_err(crate::plan::diagnose::from_datafusion)?;
+                self.filtered(&filter, input).map(Some)
+            }
+        }
+    }
+}
+
+/// The greatest value that a term lets a column have, and whether it says no more than that.
+fn upper_bound(term: &Expr) -> Option<(&Expr, i64, bool)> {
+    let Expr::BinaryExpr(BinaryExpr { left, op, right }) = term else { return None };
+    let (column, op, limit) = match (left.as_ref(), right.as_ref()) {
+        (column @ Expr::Column(_), Expr::Literal(limit, _)) => (column, *op, limit),
+        (Expr::Literal(limit, _), column @ Expr::Column(_)) => (column, op.swap()?, limit),
+        _ => return None,
+    };
+    let limit = match limit.cast_to(&arrow::datatypes::DataType::Int64).ok()? {
+        datafusion_common::ScalarValue::Int64(limit) => limit?,
+        _ => return None,
+    };
+    match op {
+        Operator::LtEq => Some((column, limit, true)),
+        Operator::Lt => Some((column, limit.checked_sub(1)?, true)),
+        Operator::Eq => Some((column, limit, limit == 1)),
+        _ => None,
+    }
+}
+
+/// The call OVER that a column is the value of, where nothing but names stands between.
+fn ranked(plan: &LogicalPlan, column: usize) -> Option<(&LogicalWindow, usize)> {
+    match plan {
+        LogicalPlan::SubqueryAlias(alias) => ranked(&alias.input, column),
+        LogicalPlan::Projection(projection) => {
+            ranked(&projection.input, plain_column(projection.expr.get(column)?, projection.input.schema())?)
+        }
+        LogicalPlan::Window(window) => {
+            Some((window, column.checked_sub(window.input.schema().fields().len())?))
+        }
+        _ => None,
+    }
+}
+
+/// Whether values of a call grow by row, from 1.
+fn is_rank(call: &Expr) -> bool {
+    match call {
+        Expr::Alias(alias) => is_rank(&alias.expr),
+        Expr::WindowFunction(call) => {
+            ["row_number", "rank", "dense_rank"].contains(&call.fun.name().to_lowercase().as_str())
+        }
+        _ => false,
+    }
+}
