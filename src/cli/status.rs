@@ -122,9 +122,8 @@ mod tests {
             let monitor = query.monitor();
             while query.next_batch().expect("runs").is_some() {}
             query.finish().expect("ends");
-            let now = monitor.snapshot();
-            let before =
-                JobSnapshot { elapsed_us: now.elapsed_us - 1_000_000, sources: Vec::new(), ..now.clone() };
+            let now = JobSnapshot { elapsed_us: 1_000_000, ..monitor.snapshot() };
+            let before = JobSnapshot { elapsed_us: 0, sources: Vec::new(), ..now.clone() };
             let line = line(&before, &now);
             assert!(
                 line.starts_with("3,000 rows/s in, 0 rows/s out, watermark 2024-01-01 00:49:59.000 ("),

@@ -214,19 +214,24 @@ fn blocks_in_which_nothing_is_late() {
         assert_eq!(error.code(), "P003", "{}", error.render());
         assert!(error.render().contains("^^^^") && error.message().contains("LATE ROWS INTO"), "{sql}");
     }
-    let hop = "SELECT MAX(window_end) AS m FROM TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '30' SECOND, INTERVAL '1' MINUTE))
-        GROUP BY window_start LATE ROWS INTO side";
+    // Rows are taken out of some of their windows.
+    let hop = "SELECT COUNT(*) AS c FROM TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '30' SECOND, INTERVAL '1' MINUTE))
+        WHERE window_end > ts + INTERVAL '30' SECOND GROUP BY window_start, window_end LATE ROWS INTO side";
     assert_eq!(failed(&mut session, hop).code(), "P002");
 }
 
 #[test]
 fn windows_whose_bounds_are_read_give_their_late_rows() {
-    for (batch_rows, parallelism) in [(1, 1), (8192, 3)] {
+    let windows = ["TUMBLE(TABLE t, DESCRIPTOR(ts)", "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '30' SECOND"];
+    for (window, batch_rows, parallelism) in
+        windows.into_iter().flat_map(|window| [(window, 1, 1), (window, 8192, 3)])
+    {
         let (mut session, _folder) = session(batch_rows, parallelism);
-        let sql =
-            "SELECT k, MAX(window_end) AS m FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+        let sql = &format!(
+            "SELECT k, MAX(window_end) AS m FROM TABLE({window}, INTERVAL '1' MINUTE))
             GROUP BY window_start, window_end, k LATE ROWS INTO side;
-            SELECT v, twice, late_reason, late_operator, late_window_end, late_source FROM side WHERE v > 0";
+            SELECT v, twice, late_reason, late_operator, late_window_end, late_source FROM side WHERE v > 0"
+        );
         let expected = [
             "16,32,late,WindowAggregate,09:02:00,t",
             "4,8,late,WindowAggregate,09:01:00,t",

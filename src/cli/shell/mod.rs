@@ -25,7 +25,9 @@ use crate::error::{Error, code};
 use crate::sql::{PieceKind, Variables, scan};
 use clap::ValueEnum;
 
-/// Lines of a terminal that does not tell its width.
+/// Rows of a result that ends that are shown unless more are asked for.
+const SHOWN_ROWS: usize = 1_000;
+/// Columns of a terminal that does not tell its width.
 const WIDTH: usize = 80;
 /// How often a wait looks whether it is over.
 const TICK: Duration = Duration::from_millis(50);
@@ -38,6 +40,7 @@ pub(super) fn run(runner: &mut Runner, variables: &[(String, String)]) -> Result
         ". Statements end with a semicolon; help explains, \\? lists commands, Ctrl-D leaves."
     ));
     interrupt::stay();
+    runner.output.set_most_rows(Some(SHOWN_ROWS));
     let mut lines = Lines::try_new()?;
     let mut shell =
         Shell { runner, variables: Variables::new(variables), is_timed: false, last_query: String::new() };

@@ -373,6 +373,11 @@ impl SplitPipeline {
         let before = self.watermark.said();
         let delay_us = self.delay_of_rows(rule, nulls.as_ref());
         let (running, moved) = self.watermark.take(&wanted, wanted_nulls.as_ref());
+        if let (Some(rejects), Some((ahead, places))) = (self.rejects(), future) {
+            let before = |place: &usize| running.get(*place).copied().unwrap_or(self.watermark.said());
+            let before: Vec<i64> = places.iter().map(before).collect();
+            rejected.push(StreamBatch::inserts(rejects.future(&ahead, &before)?, arrived));
+        }
         let seen = &shape.counters.disorder;
         match delay_us {
             _ if !shape.is_measured => {}
@@ -384,11 +389,6 @@ impl SplitPipeline {
         }
         if let Some(last) = times.last() {
             self.cell.set_times(*last, self.disorder.latest());
-        }
-        if let (Some(rejects), Some((ahead, places))) = (self.rejects(), future) {
-            let before = |place: &usize| running.get(*place).copied().unwrap_or(self.watermark.said());
-            let before: Vec<i64> = places.iter().map(before).collect();
-            rejected.push(StreamBatch::inserts(rejects.future(&ahead, &before)?, arrived));
         }
         let batch = StreamBatch {
             rows: self.output(&rows)?,

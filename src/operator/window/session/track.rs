@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use super::chain::Chain;
 
-/// When to look at a session, its number, and its place.
+/// An end that a session has had, its number, and its place.
 type End = (i64, u64, u32);
 
 /// No session.
@@ -279,9 +279,8 @@ impl Tracker {
         let is_closed = self.close(end) <= self.watermark;
         let due = if is_closed { self.over(end) } else { self.close(end) };
         let (rows, states) = (Chain::default(), Chain::default());
-        let rows_total = 0;
         let session =
-            Some(Session { start, end, rows, states, rows_total, number, is_closed, partition, due });
+            Some(Session { start, end, rows, states, rows_total: 0, number, is_closed, partition, due });
         let id = match self.free_sessions.pop() {
             Some(id) => {
                 self.sessions[id as usize] = session;
@@ -340,7 +339,7 @@ impl Tracker {
     pub(super) fn size(&self) -> usize {
         self.partitions.capacity() * size_of::<Partition>()
             + self.sessions.capacity() * size_of::<Option<Session>>()
-            + self.due.capacity() * size_of::<(i64, u64, u32)>()
+            + self.due.capacity() * size_of::<End>()
             + self.older.len() * size_of::<(u32, i64, u32)>()
     }
 

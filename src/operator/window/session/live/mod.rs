@@ -279,6 +279,7 @@ impl LiveSessions {
 
     fn flush(&mut self, out: &mut Output) -> Result<(), Error> {
         let arrived = self.arrived();
+        self.order = 0;
         self.changes.flush(arrived, out)
     }
 

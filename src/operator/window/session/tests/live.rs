@@ -468,7 +468,7 @@ fn what_sessions_kept_goes() {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 150,
+        cases: 100,
         failure_persistence: None,
         rng_seed: proptest::test_runner::RngSeed::Fixed(20_240_319),
         ..ProptestConfig::default()
@@ -497,7 +497,7 @@ proptest! {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 50,
+        cases: 40,
         failure_persistence: None,
         rng_seed: proptest::test_runner::RngSeed::Fixed(20_240_320),
         ..ProptestConfig::default()
