@@ -71,6 +71,7 @@ fn windows_of_each_kind_say_what_they_hold_and_wait_for() {
         (CUMULATE, "", vec![plain(0, 30, 2, 3)]),
         (SESSION, "", vec![session(5, 25, 2, "1"), session(25, 35, 1, "2")]),
         (TUMBLE, "EMIT CHANGES", vec![plain(0, 60, 2, 3)]),
+        (SESSION, "EMIT CHANGES", vec![plain(5, 25, 1, 2), plain(25, 35, 1, 1)]),
         (TUMBLE, "EMIT EARLY EVERY INTERVAL '1' SECOND", vec![plain(0, 60, 2, 3)]),
         (TEN, "EMIT COMPLETE EVERY INTERVAL '1' SECOND", vec![plain(20, 30, 1, 1)]),
         // Two have fired and take late rows for a minute.
@@ -94,6 +95,7 @@ fn windows_of_one_key_are_found() {
         (HOP, "", vec![(-30, 30, 1), (0, 60, 1)], vec![(-30, 30, 1), (0, 60, 1)]),
         (CUMULATE, "", vec![(0, 30, 1), (0, 60, 1)], vec![(0, 30, 1), (0, 60, 1)]),
         (SESSION, "", vec![(5, 25, 1)], vec![(25, 35, 1)]),
+        (SESSION, "EMIT CHANGES", vec![(5, 25, 1)], vec![(25, 35, 1)]),
         (TEN, "", vec![], vec![(20, 30, 1)]),
         (TEN, "ALLOW LATENESS INTERVAL '1' MINUTE", vec![(0, 10, 1), (10, 20, 1)], vec![(20, 30, 1)]),
     ] {
@@ -128,6 +130,7 @@ fn asking_changes_nothing() {
         (HOP, ""),
         (CUMULATE, ""),
         (SESSION, ""),
+        (SESSION, "EMIT CHANGES"),
         (TEN, "EMIT CHANGES"),
         (TEN, "ALLOW LATENESS INTERVAL '1' MINUTE"),
     ] {

@@ -208,10 +208,13 @@ impl Intake {
         OpenWindow {
             start,
             end,
-            fires_at: self.tracker.close(session.end),
+            fires_at: match session.is_closed {
+                true => self.tracker.over(session.end),
+                false => self.tracker.close(session.end),
+            },
             groups: 1,
             rows: Some(session.rows_total),
-            is_fired: false,
+            is_fired: session.is_closed,
             key,
         }
     }

@@ -308,12 +308,12 @@ impl Tracker {
         let mut next: BinaryHeap<(Reverse<End>, usize)> =
             ends.first().map(|first| (*first, 0)).into_iter().collect();
         let mut found: Vec<&Session> = Vec::new();
-        while let Some((Reverse((_, number, id)), place)) = next.pop()
+        while let Some((Reverse((time, number, id)), place)) = next.pop()
             && found.len() < most
         {
             next.extend([2 * place + 1, 2 * place + 2].iter().filter_map(|at| Some((*ends.get(*at)?, *at))));
             let session = self.sessions[id as usize].as_ref();
-            found.extend(session.filter(|session| session.number == number));
+            found.extend(session.filter(|session| session.number == number && session.due == time));
         }
         found.sort_by_key(|session| (session.end, session.number));
         found.dedup_by_key(|session| session.number);

@@ -20,17 +20,18 @@ use arrow::array::{ArrayRef, UInt32Array};
 use arrow::compute::take_record_batch;
 use arrow::datatypes::SchemaRef;
 
+use super::super::key_filter::{self, KeyNames};
 use super::super::live::accumulator::Use;
 use super::super::live::changes::Changes;
 use super::super::live::groups::{KeyFormat, KeyRows};
 use super::super::live::rounds::Rounds;
 use super::super::recipe::{Arrival, Recipe, Rows};
-use super::track::Due;
+use super::track::{Due, Session};
 use super::{Intake, Step};
 use crate::error::Error;
 use crate::operator::evaluate::arrow_failure;
 use crate::operator::late::LateRows;
-use crate::operator::{Operator, Output, StateSize};
+use crate::operator::{KeyFilter, OpenWindow, Operator, Output, StateSize};
 use crate::plan::{EmitMode, WindowAggregateNode, WindowSpec};
 use crate::stream::{StreamBatch, Watermark};
 use complete::Complete;
@@ -51,6 +52,7 @@ pub(in super::super) struct LiveSessions {
     recipe: Recipe,
     /// One for the columns of each grouping set; one where there are none.
     keys: KeyFormat,
+    key_names: KeyNames,
     mode: EmitMode,
     sessions: Sessions,
     run: Run,
@@ -134,6 +136,7 @@ impl LiveSessions {
         Ok(Self {
             intake: Intake::try_new((time, window, partition, lateness_us), input, late)?,
             keys: KeyFormat::try_new(&recipe)?,
+            key_names: KeyNames::of(schema, 3, node.keys.len()),
             sessions: Sessions::new(&recipe, input)?,
             recipe,
             mode: node.emit,
@@ -399,6 +402,29 @@ impl Operator for LiveSessions {
     fn finish(&mut self, out: &mut Output) -> Result<(), Error> {
         self.advance(i64::MAX, out)?;
         self.round(out)
+    }
+
+    fn open_windows(&mut self, most: usize, of: Option<&KeyFilter>) -> Result<Vec<OpenWindow>, Error> {
+        let place = of.map(|filter| self.key_names.place(filter));
+        let found = self.intake.tracker.first_to_end(of.map_or(most, |_| usize::MAX));
+        let found: Vec<Session> = found.into_iter().cloned().collect();
+        let mut windows = Vec::new();
+        for session in &found {
+            let groups = self.sessions.get(session.number).map_or(&[][..], |known| known.groups.as_slice());
+            let groups = match (of, place.flatten()) {
+                (Some(filter), Some(place)) => {
+                    let keys = self.sessions.groups.keys(&self.keys, groups)?;
+                    keys.get(place).map_or(Ok(0), |keys| key_filter::count(keys, filter))?
+                }
+                (Some(_), None) => 0,
+                // One at least, where what came was not counted yet.
+                (None, _) => groups.len().max(1),
+            };
+            if groups > 0 && windows.len() < most {
+                windows.push(OpenWindow { groups, ..self.intake.open_window(session, None) });
+            }
+        }
+        Ok(windows)
     }
 
     fn state(&self) -> StateSize {
