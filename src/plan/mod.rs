@@ -53,7 +53,7 @@ pub use bind::sql_type_name;
 pub(crate) use function::{ExactSum, Finish, Finished};
 pub use join_node::{IntervalJoinNode, RegularJoinNode, TemporalJoinNode};
 pub use late::LATE_COLUMNS;
-#[cfg(test)]
+#[cfg(all(test, feature = "runtime"))]
 pub(crate) use late::late_columns as late_fields;
 pub use lint::Lint;
 pub use local_schema::{grouping_id, grouping_id_type, local_schema};
