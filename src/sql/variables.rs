@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::scan::{PieceKind, scan};
 use crate::error::{Error, Place, SourceText, Span, code, did_you_mean};
 
 /// Values for `${name}`.
@@ -51,10 +52,10 @@ impl Variables {
 fn replace(text: &str, variables: &Variables) -> Result<String, Error> {
     let mut out = String::with_capacity(text.len());
     let mut start = 0;
-    for comment in comments(text) {
-        replace_in(text, start..comment.start, variables, &mut out)?;
-        out.push_str(&text[comment.clone()]);
-        start = comment.end;
+    for comment in scan(text).into_iter().filter(|piece| piece.kind == PieceKind::Comment) {
+        replace_in(text, start..comment.range.start, variables, &mut out)?;
+        start = comment.range.end;
+        out.push_str(&text[comment.range]);
     }
     replace_in(text, start..text.len(), variables, &mut out)?;
     Ok(out)
@@ -79,32 +80,6 @@ fn replace_in(text: &str, part: Range<usize>, variables: &Variables, out: &mut S
     }
     out.push_str(&text[start..part.end]);
     Ok(())
-}
-
-/// The comments of a script: `-- …` without its line end, and `/* … */`.
-fn comments(text: &str) -> Vec<Range<usize>> {
-    let mut found = Vec::new();
-    let mut at = 0;
-    while let Some(next) = text[at..].find(['-', '/', '\'', '"', '`']).map(|offset| at + offset) {
-        let rest = &text[next..];
-        let (length, is_comment) = if rest.starts_with("--") {
-            (rest.find('\n').unwrap_or(rest.len()), true)
-        } else if rest.starts_with("/*") {
-            (rest.find("*/").map_or(rest.len(), |end| end + 2), true)
-        } else {
-            match rest.as_bytes()[0] {
-                quote @ (b'\'' | b'"' | b'`') => {
-                    (rest[1..].find(char::from(quote)).map_or(rest.len(), |end| end + 2), false)
-                }
-                _ => (1, false),
-            }
-        };
-        if is_comment {
-            found.push(next..next + length);
-        }
-        at = next + length;
-    }
-    found
 }
 
 /// The name in the `${name}` that starts at `dollar`, and where it ends.

@@ -239,13 +239,17 @@ impl Lowering<'_> {
         self.plan.nodes[node].late = Some(Arc::new(LateOutput { table, ..output }));
     }
 
+    /// The target of the open LATE ROWS INTO, if rows of the input come once for each of their windows.
+    fn target_of_copies(&self, input: &Lowered, window: Window) -> Option<&LateTarget> {
+        let open = self.late.open.last().copied()?;
+        let overlapping = matches!(window.spec.kind, WindowKind::Hop { .. } | WindowKind::Cumulate { .. });
+        let are_copies = overlapping && input.pending.is_none() && !input.carried.columns.is_empty();
+        are_copies.then(|| self.late.targets[open].target.as_ref())
+    }
+
     /// Rows that carry one of several windows each can't be found late for all of them.
     pub(super) fn check_late_windows(&self, input: &Lowered, window: Window) -> Result<(), Error> {
-        let Some(open) = self.late.open.last().copied() else { return Ok(()) };
-        let overlapping = matches!(window.spec.kind, WindowKind::Hop { .. } | WindowKind::Cumulate { .. });
-        if !overlapping || input.pending.is_some() || input.carried.columns.is_empty() {
-            return Ok(());
-        }
+        let Some(target) = self.target_of_copies(input, window) else { return Ok(()) };
         let is_known = input.carried.copies.is_some_and(|(_, id)| id == window.id);
         if is_known && !self.has_condition_over_windows(input.node) {
             return Ok(());
@@ -253,20 +257,16 @@ impl Lowering<'_> {
         let message = "LATE ROWS INTO can't run where a condition below the aggregation of HOP or CUMULATE reads \
                        the bounds of the window: it takes rows out of some of their windows";
         Err(Error::plan(code::NOT_SUPPORTED, message)
-            .at(self.late.targets[open].target.span)
+            .at(target.span)
             .hint("Put the condition into HAVING, or into FILTER (WHERE …) of the aggregates."))
     }
 
     /// Joins and OVER can't tell the copies of a row in several windows from several rows.
     pub(super) fn refuse_late_copies(&self, input: &Lowered, window: Window) -> Result<(), Error> {
-        let Some(open) = self.late.open.last().copied() else { return Ok(()) };
-        let overlapping = matches!(window.spec.kind, WindowKind::Hop { .. } | WindowKind::Cumulate { .. });
-        if !overlapping || input.pending.is_some() || input.carried.columns.is_empty() {
-            return Ok(());
-        }
+        let Some(target) = self.target_of_copies(input, window) else { return Ok(()) };
         let message = "LATE ROWS INTO can't run yet with a join or OVER over windows of HOP or CUMULATE";
         Err(Error::plan(code::NOT_SUPPORTED, message)
-            .at(self.late.targets[open].target.span)
+            .at(target.span)
             .hint("Leave the clause out, or use TUMBLE."))
     }
 
