@@ -85,7 +85,10 @@ fn ctrl_c_and_any_key_stop_the_query_and_not_the_shell() {
         terminal.wait_for("an empty screen", |screen| !screen.contains("stopped after"));
     }
     terminal.press("SELECT half a line");
+    terminal.wait_for("what was typed", |screen| last_line(screen).ends_with("half a line"));
+    // As with every terminal, Ctrl-C drops what was typed ahead, so the next line comes after the prompt.
     terminal.press(CTRL_C);
+    terminal.wait_for("a new prompt", |screen| last_line(screen) == "tidegate>");
     terminal.run("SELECT 'still' || ' here' AS a;", "| still here |");
     terminal.press(CTRL_D);
     assert_eq!(terminal.ended(), 0);
