@@ -132,6 +132,8 @@ fn forget_text(statement: &mut SpannedStatement) {
         | Statement::ShowSettings
         | Statement::Show(_)
         | Statement::Diagnose(_)
-        | Statement::Describe(_) => {}
+        | Statement::Describe(_)
+        | Statement::DescribeJob(_)
+        | Statement::StopJob(_) => {}
     }
 }

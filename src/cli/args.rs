@@ -1,9 +1,13 @@
 //! The flags, parsed once into what the program needs.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use super::version;
+use crate::session::parse_duration;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,6 +25,7 @@ Exit codes: 0 done, 1 the query failed while it ran, 2 usage, parse or plan erro
 #[command(
     name = "tidegate",
     version,
+    long_version = version::LONG,
     after_help = EXAMPLES,
     args_conflicts_with_subcommands = true,
     disable_help_subcommand = true,
@@ -47,11 +52,18 @@ pub(super) enum Command {
 Examples:
   tidegate run queries/flights/hourly.sql
   tidegate run tables.sql report.sql -D day=2013-01-31
-  cat report.sql | tidegate run -")]
+  tidegate run report.sql --check
+  tidegate run live.sql --timeout 10min --fail-on-late 100 --summary json
+  cat report.sql | tidegate run -
+SIGTERM ends a run as if its input had ended: windows fire, sinks are finished. Ctrl-C stops it.")]
     Run {
         /// SQL files; `-` is standard input
         #[arg(required = true, value_name = "FILE.sql")]
         files: Vec<String>,
+
+        /// Parses, plans and lints the scripts; runs and writes nothing. Example: --check
+        #[arg(long, conflicts_with_all = ["stats", "metrics", "format", "summary", "fail_on_late", "timeout"])]
+        check: bool,
 
         #[command(flatten)]
         run: RunArgs,
@@ -87,6 +99,50 @@ Examples:
   tidegate test hourly.test --filter late --bless
 Exit codes: 0 all passed, 1 a test failed, 2 usage or a file that can't be read.")]
     Test(TestArgs),
+    /// Writes a small project to start from: SQL, data and a test
+    #[command(after_help = "\
+Examples:
+  tidegate new clicks
+  cd clicks && tidegate run hourly.sql && tidegate test hourly.test")]
+    New {
+        /// The folder; it is made, or must be empty
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+    },
+    /// Prints what makes a shell complete the flags and commands
+    #[command(after_help = "\
+Examples:
+  tidegate completions bash > ~/.local/share/bash-completion/completions/tidegate
+  tidegate completions zsh > ~/.zfunc/_tidegate
+  tidegate completions fish > ~/.config/fish/completions/tidegate.fish")]
+    Completions {
+        /// The shell
+        #[arg(value_enum)]
+        shell: CompletedShell,
+    },
+    /// Prints the manual page
+    #[command(after_help = "\
+Examples:
+  tidegate man | man -l -
+  tidegate man > ~/.local/share/man/man1/tidegate.1")]
+    Man,
+}
+
+/// A shell that completes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum CompletedShell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+/// How summaries are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum SummaryFormat {
+    /// Two or three lines, for people
+    Text,
+    /// One object a line
+    Json,
 }
 
 /// Flags of `tidegate test`.
@@ -129,6 +185,18 @@ pub(super) struct RunArgs {
     #[arg(short = 'q', long)]
     pub(super) quiet: bool,
 
+    /// How the summaries on stderr are written. Example: --summary json
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text", conflicts_with = "quiet")]
+    pub(super) summary: SummaryFormat,
+
+    /// Fails when more rows than this are late. Example: --fail-on-late 0
+    #[arg(long, value_name = "N")]
+    pub(super) fail_on_late: Option<u64>,
+
+    /// Stops a run that takes longer, and fails. Example: --timeout 30s
+    #[arg(long, value_name = "TIME", value_parser = length)]
+    pub(super) timeout: Option<Duration>,
+
     /// Writes what was measured of all queries and inserts to this file. Example: --stats stats.json
     #[arg(long, value_name = "FILE.json")]
     pub(super) stats: Option<PathBuf>,
@@ -168,6 +236,13 @@ pub(super) enum Format {
     Csv,
     /// One object a line with what the row does: {"op":"+I","row":{…}}
     ChangelogJson,
+}
+
+fn length(text: &str) -> Result<Duration, String> {
+    match parse_duration(text) {
+        Some(length) if !length.is_zero() => Ok(length),
+        _ => Err("expected a length of time such as 500ms, 30s or 10min".to_owned()),
+    }
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {

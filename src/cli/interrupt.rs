@@ -1,4 +1,4 @@
-//! Ctrl-C: the first one stops the running job, the second one the process.
+//! Signals: Ctrl-C stops the running jobs, SIGTERM drains them; one more ends them at once, a third one the process.
 
 use std::process;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -6,27 +6,40 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::keys;
+use super::{keys, notes};
+use crate::error::{Error, code};
 use crate::session::JobHandle;
 
 /// How long a stopped job may clean up, also when nobody reads its output any more.
 const GRACE: Duration = Duration::from_secs(3);
 
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-/// Tells one job from the next.
-static JOBS: AtomicUsize = AtomicUsize::new(0);
+/// How often it was asked to stop at once.
+static STOPS: AtomicUsize = AtomicUsize::new(0);
+/// It was asked to drain.
+static IS_DRAINED: AtomicBool = AtomicBool::new(false);
+/// Tells one set of jobs from the next.
+static TURN: AtomicUsize = AtomicUsize::new(0);
 static IS_SHELL: AtomicBool = AtomicBool::new(false);
-static JOB: Mutex<Option<JobHandle>> = Mutex::new(None);
+/// The jobs that signals are about.
+static JOBS: Mutex<Vec<(usize, JobHandle)>> = Mutex::new(Vec::new());
+/// The run took longer than it may.
+static IS_LATE: AtomicBool = AtomicBool::new(false);
 
-/// While it lives, Ctrl-C stops this job first.
-pub(super) struct Watch(());
+/// While it lives, signals are about this job, too.
+pub(super) struct Watch(usize);
 
-/// Makes Ctrl-C stop this job.
+/// Makes signals end this job.
 pub(super) fn watch(job: JobHandle) -> Watch {
     install();
-    JOBS.fetch_add(1, Ordering::AcqRel);
-    *running() = Some(job);
-    Watch(())
+    let turn = TURN.fetch_add(1, Ordering::AcqRel);
+    jobs().push((turn, job.clone()));
+    // The signal may have come just before.
+    if is_interrupted() {
+        job.stop();
+    } else if is_drained() {
+        job.drain();
+    }
+    Watch(turn)
 }
 
 /// From now on Ctrl-C without a running job ends nothing: a shell looks at it.
@@ -37,52 +50,115 @@ pub(super) fn stay() {
 
 fn install() {
     static INSTALL: Once = Once::new();
-    // Without a handler the system's own way remains: Ctrl-C ends the process.
-    INSTALL.call_once(|| drop(ctrlc::set_handler(on_interrupt)));
+    // Without a handler the system's own way remains: the signal ends the process.
+    INSTALL.call_once(|| drop(listen()));
 }
 
-/// Whether Ctrl-C was pressed.
+#[cfg(unix)]
+fn listen() -> std::io::Result<()> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let take = move || {
+        for signal in signals.forever() {
+            if signal == SIGTERM { on_terminate() } else { on_interrupt() }
+        }
+    };
+    thread::Builder::new().name("signals".to_owned()).spawn(take).map(|_| ())
+}
+
+#[cfg(not(unix))]
+fn listen() -> Result<(), ctrlc::Error> {
+    ctrlc::set_handler(on_interrupt)
+}
+
+/// Whether everything is to stop at once.
 pub(super) fn is_interrupted() -> bool {
-    COUNT.load(Ordering::Acquire) > 0
+    STOPS.load(Ordering::Acquire) > 0
+}
+
+/// Whether everything is to end as if its input had ended.
+pub(super) fn is_drained() -> bool {
+    IS_DRAINED.load(Ordering::Acquire)
+}
+
+/// Ends the run when it has taken this long.
+///
+/// # Errors
+/// There is no thread for it.
+pub(super) fn end_after(longest: Duration) -> std::io::Result<()> {
+    install();
+    let wait = move || {
+        thread::sleep(longest);
+        IS_LATE.store(true, Ordering::Release);
+        if jobs().is_empty() {
+            notes::error(&reason());
+            end();
+        }
+        on_interrupt();
+    };
+    thread::Builder::new().name("timeout".to_owned()).spawn(wait).map(|_| ())
+}
+
+/// Why everything is to stop at once.
+pub(super) fn reason() -> Error {
+    match IS_LATE.load(Ordering::Acquire) {
+        true => Error::run(code::TIMED_OUT, "the run took longer than --timeout allows")
+            .hint("Allow more time; SIGTERM ends a run as if its input had ended."),
+        false => Error::interrupted(),
+    }
 }
 
 /// Forgets that Ctrl-C was pressed: a shell goes on.
 pub(super) fn clear() {
-    COUNT.store(0, Ordering::Release);
+    STOPS.store(0, Ordering::Release);
 }
 
-fn running() -> MutexGuard<'static, Option<JobHandle>> {
-    JOB.lock().unwrap_or_else(PoisonError::into_inner)
+fn jobs() -> MutexGuard<'static, Vec<(usize, JobHandle)>> {
+    JOBS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn on_interrupt() {
-    let is_first = COUNT.fetch_add(1, Ordering::AcqRel) == 0;
-    match running().as_ref() {
-        Some(job) if is_first => {
-            job.stop();
-            let stopped = JOBS.load(Ordering::Acquire);
-            thread::spawn(move || end_after_grace(stopped));
+    let is_first = STOPS.fetch_add(1, Ordering::AcqRel) == 0;
+    let is_shell = IS_SHELL.load(Ordering::Acquire);
+    let jobs = jobs();
+    match jobs.is_empty() {
+        false if is_first => {
+            jobs.iter().for_each(|(_, job)| job.stop());
+            let turn = TURN.load(Ordering::Acquire);
+            thread::spawn(move || end_after_grace(turn));
         }
-        None if is_first && IS_SHELL.load(Ordering::Acquire) => {}
+        true if is_first && is_shell => {}
         _ => end(),
     }
 }
 
-/// Ends the process if the stopped job is still there: its output may be blocked.
-fn end_after_grace(stopped: usize) {
+#[cfg(unix)]
+fn on_terminate() {
+    // Nobody drains a shell, or what does not run.
+    if IS_SHELL.load(Ordering::Acquire) || jobs().is_empty() {
+        end();
+    }
+    if IS_DRAINED.swap(true, Ordering::AcqRel) {
+        return on_interrupt();
+    }
+    jobs().iter().for_each(|(_, job)| job.drain());
+}
+
+/// Ends the process if the stopped jobs are still there: their output may be blocked.
+fn end_after_grace(turn: usize) {
     thread::sleep(GRACE);
-    if JOBS.load(Ordering::Acquire) == stopped && running().is_some() {
+    if TURN.load(Ordering::Acquire) == turn && !jobs().is_empty() {
         end();
     }
 }
 
 fn end() -> ! {
     keys::restore();
-    process::exit(130)
+    process::exit(i32::from(reason().exit_code()))
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        *running() = None;
+        jobs().retain(|(turn, _)| *turn != self.0);
     }
 }

@@ -6,36 +6,46 @@
 //! Invariant: no other module prints, reads flags or knows a terminal.
 
 mod args;
+mod background;
+mod generate;
 mod interrupt;
 mod keys;
 mod metrics;
+mod new;
 mod notes;
 mod output;
 mod plot;
 mod progress;
+mod report;
 mod run;
 mod script;
 mod shell;
 mod status;
 mod summary;
 mod test;
+mod version;
 
 use std::io::{self, IsTerminal};
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue};
 
 use self::args::{Cli, Command, CommonArgs, RunArgs};
 use self::output::{Output, Stop};
+use self::report::Report;
 use self::run::Runner;
 use self::script::Script;
-use crate::error::Error;
+use crate::error::{Error, code};
 use crate::session::Session;
 use crate::sql::{SpannedStatement, Statement, Variables};
+
+/// How long a stopped job may clean up.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
@@ -70,13 +80,27 @@ fn misplaced_file(error: &clap::Error) -> Option<&str> {
 fn dispatch(cli: Cli) -> Result<ExitCode, Stop> {
     match cli.command {
         Some(Command::Test(args)) => return Ok(ExitCode::from(if test::run(&args)? { 0 } else { 1 })),
-        Some(Command::Run { files, run }) => run_files(&files, &run)?,
+        Some(Command::Run { files, check: true, run }) => check(&files, &run)?,
+        Some(Command::Run { files, check: false, run }) => run_files(&files, &run)?,
+        Some(Command::New { dir }) => new::write(&dir)?,
+        Some(Command::Completions { shell }) => generate::completions(shell)?,
+        Some(Command::Man) => generate::manual()?,
         Some(Command::Explain { files, json, lint: true, common }) => {
             return Ok(ExitCode::from(if lint(&files, json, &common)? { 0 } else { 1 }));
         }
         Some(Command::Explain { files, json, lint: false, common }) => explain(&files, json, &common)?,
         None if !cli.sql.is_empty() => run_texts(&cli.sql, &cli.run)?,
         None if io::stdin().is_terminal() => {
+            let given = [
+                ("--timeout", cli.run.timeout.is_some()),
+                ("--fail-on-late", cli.run.fail_on_late.is_some()),
+            ];
+            if let Some((flag, _)) = given.iter().find(|(_, is_given)| *is_given) {
+                let message = format!("{flag} has no effect in a shell");
+                return Err(Error::usage(code::INVALID_SETTING, message)
+                    .hint("Use it with tidegate run, or with -c.")
+                    .into());
+            }
             shell::run(&mut runner(&cli.run, true)?, &cli.run.common.variables)?
         }
         None => run_files(&["-".to_owned()], &cli.run)?,
@@ -92,14 +116,17 @@ fn runner(args: &RunArgs, is_shell: bool) -> Result<Runner, Error> {
             notes::line(&format!("metrics are at http://{address}/metrics"));
         }
     }
-    Ok(Runner::new(session, Output::new(args.format), args.quiet, is_shell))
+    if let Some(longest) = args.timeout {
+        interrupt::end_after(longest).map_err(|error| Error::internal("command line", error))?;
+    }
+    Ok(Runner::new(session, Output::new(args.format), Report::new(args), is_shell))
 }
 
 fn run_files(files: &[String], args: &RunArgs) -> Result<(), Stop> {
     let mut runner = runner(args, false)?;
     let scripts = scripts(files, &args.common)?;
     let ran = scripts.iter().try_for_each(|script| runner.script(script));
-    finish(&runner, args, ran)
+    finish(&mut runner, args, ran)
 }
 
 fn run_texts(texts: &[String], args: &RunArgs) -> Result<(), Stop> {
@@ -108,11 +135,12 @@ fn run_texts(texts: &[String], args: &RunArgs) -> Result<(), Stop> {
     let ran = texts
         .iter()
         .try_for_each(|text| runner.script(&Script::from_text("<command line>", text, &variables)?));
-    finish(&runner, args, ran)
+    finish(&mut runner, args, ran)
 }
 
-/// Writes `--stats`, also of what has failed.
-fn finish(runner: &Runner, args: &RunArgs, ran: Result<(), Stop>) -> Result<(), Stop> {
+/// Waits for the inserts that go on, and writes `--stats`, also of what has failed.
+fn finish(runner: &mut Runner, args: &RunArgs, ran: Result<(), Stop>) -> Result<(), Stop> {
+    let ran = ran.and_then(|()| runner.wait_for_background());
     let written = match &args.stats {
         Some(path) => metrics::write_stats(path, runner.session.jobs()),
         None => Ok(()),
@@ -136,6 +164,32 @@ fn explain(files: &[String], json: bool, args: &CommonArgs) -> Result<(), Stop> 
                 None => prepare(&mut session, &statement)?,
             }
         }
+    }
+    Ok(())
+}
+
+/// Parses and plans all statements of the scripts, and warns of what may not be meant.
+fn check(files: &[String], args: &RunArgs) -> Result<(), Stop> {
+    let mut session = run::session(&args.common)?;
+    let (mut statements, mut lints) = (0, 0);
+    for script in scripts(files, &args.common)? {
+        for statement in session.parse(&script.name, &script.text)? {
+            for lint in session.lint(&statement)? {
+                lints += 1;
+                if !args.quiet {
+                    notes::line(&session.render_lint(&statement, &lint));
+                }
+            }
+            if session.explain(&statement, false)?.is_none() {
+                prepare(&mut session, &statement)?;
+            }
+            statements += 1;
+        }
+    }
+    if !args.quiet {
+        let plural = |count: i32, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
+        let found = if lints == 0 { "no lints".to_owned() } else { plural(lints, "lint") };
+        notes::line(&format!("{} checked, {found}", plural(statements, "statement")));
     }
     Ok(())
 }
@@ -171,7 +225,12 @@ fn lint(files: &[String], json: bool, args: &CommonArgs) -> Result<bool, Stop> {
 /// is not.
 fn prepare(session: &mut Session, statement: &SpannedStatement) -> Result<(), Error> {
     match &statement.statement {
-        Statement::Show(_) | Statement::ShowSettings | Statement::Describe(_) | Statement::Diagnose(_) => {}
+        Statement::Show(_)
+        | Statement::ShowSettings
+        | Statement::Describe(_)
+        | Statement::DescribeJob(_)
+        | Statement::StopJob(_)
+        | Statement::Diagnose(_) => {}
         _ => drop(session.execute(statement)?),
     }
     Ok(())

@@ -9,21 +9,22 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 
 use super::args::{CommonArgs, Format};
+use super::background::{Background, called};
 use super::keys::Keys;
 use super::output::{LiveTable, Output, RowWriter, Stop};
-use super::progress::Progress;
+use super::progress::{Progress, Shown};
+use super::report::Report;
 use super::script::Script;
+use super::shell::Notices;
 use super::{interrupt, notes, summary};
 use crate::error::{Error, Phase, code};
 use crate::runtime::{JobSummary, Monitor};
 use crate::session::{JobHandle, Outcome, QueryHandle, Session};
-use crate::sql::SpannedStatement;
+use crate::sql::{SpannedStatement, Statement};
 use crate::stream::{Fold, StreamBatch};
 
 /// Rows that are older than this are shown, and progress and Ctrl-C are looked at.
 const PAUSE: Duration = Duration::from_millis(40);
-/// How long a stopped job may clean up.
-const GRACE: Duration = Duration::from_secs(2);
 /// Batches between the job and the output.
 const AHEAD: usize = 4;
 /// Rows that are written at a time where they came as changes.
@@ -50,17 +51,26 @@ pub(super) fn session(args: &CommonArgs) -> Result<Session, Error> {
 pub(super) struct Runner {
     pub(super) session: Session,
     pub(super) output: Output,
-    /// Errors only.
-    is_quiet: bool,
+    report: Report,
+    /// Inserts of scripts that go on beside the rest.
+    background: Background,
     /// The rows that a shell's last query gave.
     last: Option<KeptRows>,
     /// Says what statements without result have done, and keeps rows.
     is_shell: bool,
+    /// Where a shell hears of inserts that are over.
+    notices: Option<Notices>,
 }
 
 impl Runner {
-    pub(super) fn new(session: Session, output: Output, is_quiet: bool, is_shell: bool) -> Self {
-        Self { session, output, is_quiet, last: None, is_shell }
+    pub(super) fn new(session: Session, output: Output, report: Report, is_shell: bool) -> Self {
+        let background = Background::default();
+        Self { session, output, report, background, last: None, is_shell, notices: None }
+    }
+
+    /// From now on a shell hears of inserts that are over.
+    pub(super) fn tell(&mut self, notices: Notices) {
+        self.notices = Some(notices);
     }
 
     /// The rows that a shell's last query gave, as far as they were kept.
@@ -71,29 +81,45 @@ impl Runner {
     /// Runs all statements of a script; the first error ends it.
     pub(super) fn script(&mut self, script: &Script) -> Result<(), Stop> {
         for statement in self.session.parse(&script.name, &script.text)? {
+            if interrupt::is_drained() {
+                let line = statement.span.start.line;
+                let left_out = format!("{}: what follows from line {line} on was not run", script.name);
+                return Err(Error::interrupted().context(left_out).into());
+            }
             self.statement(&statement)?;
         }
         Ok(())
     }
 
     fn statement(&mut self, statement: &SpannedStatement) -> Result<(), Stop> {
+        self.background.look(&mut self.report, None)?;
+        // Who does not want to wait until it is drained presses Ctrl-C.
+        let _watch = match &statement.statement {
+            Statement::StopJob(stop) => self.session.jobs().get(&stop.job.name).map(interrupt::watch),
+            _ => None,
+        };
         match self.session.execute(statement)? {
             Outcome::Done(done) if self.is_shell => notes::line(&done),
             Outcome::Done(_) => {}
             Outcome::Rows(rows) => self.output.batch(&rows)?,
             Outcome::Text(text) => self.output.text(&text)?,
             Outcome::Query(query) => self.query(*query)?,
-            Outcome::Insert(insert) => self.insert(&insert)?,
+            Outcome::Insert(job) if job.is_bounded() => self.insert(&job)?,
+            Outcome::Insert(job) => self.leave_running(job)?,
         }
         Ok(())
     }
 
     fn query(&mut self, query: QueryHandle) -> Result<(), Stop> {
-        self.warn(query.warnings());
+        self.report.warn(query.warnings());
         self.tell_addresses(query.job().monitor());
         let (is_endless, job) = (!query.is_bounded(), query.job().clone());
         let _watch = interrupt::watch(job.clone());
-        let mut progress = self.progress(!is_endless, job.monitor().clone());
+        let mut progress = match (is_endless, self.is_shell) {
+            (false, _) => self.progress(Shown::Bounded, job.monitor().clone()),
+            (true, true) => self.progress(Shown::UntilKey, job.monitor().clone()),
+            (true, false) => None,
+        };
         let mut kept = self.is_shell.then(|| KeptRows::new(query.schema()));
         let mut view = View::open(&mut self.output, &query, self.is_shell)?;
         let keys = if self.is_shell && is_endless { Keys::watch() } else { None };
@@ -117,6 +143,9 @@ impl Runner {
                 }
                 Next::Pause => {}
                 Next::End(ended) => break Ok(ended),
+            }
+            if let Err(error) = self.background.glance(&mut self.report, &job) {
+                break Err(error.into());
             }
             // Rows that never pause are shown all the same.
             if shown.elapsed() >= PAUSE {
@@ -152,21 +181,63 @@ impl Runner {
             self.last = Some(kept.with(folded));
         }
         match summary {
-            Some(summary) => self.summarize(&summary),
-            None if self.is_quiet => {}
+            Some(summary) => self.report.summarize(&job, &summary)?,
             None => {
                 let rows = summary::grouped(job.monitor().progress().rows_in);
-                notes::line(&format!("stopped after {rows} rows in"));
+                self.report.note(&format!("stopped after {rows} rows in"));
             }
         }
         Ok(())
     }
 
+    /// An insert that does not end by itself goes on beside what follows.
+    fn leave_running(&mut self, job: JobHandle) -> Result<(), Stop> {
+        self.report.warn(job.warnings());
+        self.tell_addresses(job.monitor());
+        let number = job.number();
+        if let Some(notices) = &self.notices {
+            self.report.note(&format!(
+                "{} runs in the background; see SHOW JOBS and DESCRIBE JOB {number}, end it with \
+                 STOP JOB {number} [WITH DRAIN]",
+                called(&job)
+            ));
+            return Ok(notices.watch(job)?);
+        }
+        self.report.note(&format!("{} runs beside what follows; its input does not end", called(&job)));
+        self.background.add(job);
+        Ok(())
+    }
+
+    /// Waits for the inserts of scripts that run beside.
+    ///
+    /// # Errors
+    /// What made one of them fail; then the others are stopped.
+    pub(super) fn wait_for_background(&mut self) -> Result<(), Stop> {
+        let mut progress: Option<(u64, Option<Progress>)> = None;
+        loop {
+            self.background.look(&mut self.report, None)?;
+            let Some(job) = self.background.first() else { return Ok(()) };
+            if interrupt::is_interrupted() {
+                let _ = job.wait_for(super::GRACE);
+                return Err(interrupt::reason().into());
+            }
+            if progress.as_ref().is_none_or(|(number, _)| *number != job.number()) {
+                drop(progress.take());
+                progress = Some((job.number(), self.progress(Shown::Endless, job.monitor().clone())));
+            }
+            let _ = job.wait_for(PAUSE);
+            if let Some((_, Some(progress))) = &mut progress {
+                progress.tick();
+            }
+        }
+    }
+
+    /// Waits for an insert that ends.
     fn insert(&mut self, insert: &JobHandle) -> Result<(), Stop> {
-        self.warn(insert.warnings());
+        self.report.warn(insert.warnings());
         self.tell_addresses(insert.monitor());
         let _watch = interrupt::watch(insert.clone());
-        let mut progress = self.progress(true, insert.monitor().clone());
+        let mut progress = self.progress(Shown::Bounded, insert.monitor().clone());
         let job = insert.clone();
         let messages = spawn(move |messages| {
             let _ = messages.send(Message::End(Box::new(job.wait())));
@@ -178,40 +249,30 @@ impl Runner {
                     if let Some(progress) = &mut progress {
                         progress.tick();
                     }
+                    if let Err(error) = self.background.glance(&mut self.report, insert) {
+                        insert.stop();
+                        wait(&messages);
+                        return Err(error.into());
+                    }
                 }
                 Next::End(ended) => break ended,
             }
         };
         drop(progress);
-        self.summarize(&ended?);
+        self.report.summarize(insert, &ended?)?;
         Ok(())
     }
 
-    fn progress(&self, is_bounded: bool, monitor: Monitor) -> Option<Progress> {
-        let is_wanted = (is_bounded || self.is_shell) && !self.is_quiet && io::stderr().is_terminal();
-        is_wanted.then(|| Progress::new(monitor, is_bounded))
+    fn progress(&self, shown: Shown, monitor: Monitor) -> Option<Progress> {
+        let is_wanted = !self.report.is_quiet() && io::stderr().is_terminal();
+        is_wanted.then(|| Progress::new(monitor, shown))
     }
 
     /// Where tables wait for connections: with `'port' = '0'` nobody else knows.
     fn tell_addresses(&self, monitor: &Monitor) {
-        if !self.is_quiet {
-            monitor.listening().iter().for_each(|(table, address)| {
-                notes::line(&format!("{table} listens on {address}"));
-            });
-        }
-    }
-
-    fn warn(&self, warnings: &[String]) {
-        if !self.is_quiet {
-            warnings.iter().for_each(|warning| notes::warning(warning));
-        }
-    }
-
-    fn summarize(&self, summary: &JobSummary) {
-        if !self.is_quiet {
-            summary::lines(summary).iter().for_each(|line| notes::line(line));
-            self.warn(&summary::warnings(summary));
-        }
+        monitor.listening().iter().for_each(|(table, address)| {
+            self.report.note(&format!("{table} listens on {address}"));
+        });
     }
 }
 
@@ -369,11 +430,11 @@ fn next(messages: &Receiver<Message>) -> Next {
     match messages.recv_timeout(PAUSE) {
         Ok(Message::Rows(_)) if interrupt::is_interrupted() => Next::Pause,
         Ok(Message::Rows(batch)) => Next::Rows(batch),
-        Ok(Message::End(_)) if interrupt::is_interrupted() => Next::End(Err(Error::interrupted())),
+        Ok(Message::End(_)) if interrupt::is_interrupted() => Next::End(Err(interrupt::reason())),
         Ok(Message::End(ended)) => Next::End(*ended),
         Err(RecvTimeoutError::Timeout) if interrupt::is_interrupted() => {
             wait(messages);
-            Next::End(Err(Error::interrupted()))
+            Next::End(Err(interrupt::reason()))
         }
         Err(RecvTimeoutError::Timeout) => Next::Pause,
         Err(RecvTimeoutError::Disconnected) => {
@@ -384,7 +445,7 @@ fn next(messages: &Receiver<Message>) -> Next {
 
 /// Gives a stopped job time to clean up. A reader that hangs in the system is not waited for.
 fn wait(messages: &Receiver<Message>) {
-    let until = Instant::now() + GRACE;
+    let until = Instant::now() + super::GRACE;
     while let Some(left) = until.checked_duration_since(Instant::now()) {
         match messages.recv_timeout(left) {
             Ok(Message::Rows(_)) => {}

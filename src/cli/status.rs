@@ -63,7 +63,8 @@ fn watermark(job: &JobSnapshot) -> Option<Watermark> {
     sinks(job).filter_map(|sink| sink.watermark_in.or(sink.watermark_out)).min()
 }
 
-fn late(job: &JobSnapshot) -> u64 {
+/// Rows that came after all of their windows.
+pub(super) fn late(job: &JobSnapshot) -> u64 {
     job.tasks.iter().flat_map(|task| &task.operators).map(|operator| operator.counts.late).sum()
 }
 

@@ -56,6 +56,8 @@ pub const TEST_FILE: Code = Code("U005");
 pub const SHELL_COMMAND: Code = Code("U006");
 /// A result that can't be drawn.
 pub const NO_CHART: Code = Code("U007");
+/// A folder for a new project that holds something already.
+pub const FOLDER_IN_USE: Code = Code("U008");
 /// The size, slide, step or gap of a window is zero or negative.
 pub const WINDOW_NOT_POSITIVE: Code = Code("W001");
 /// A window's size is no multiple of its slide or step.
@@ -106,6 +108,10 @@ pub const GIVEN_TWICE: Code = Code("S005");
 pub const CLOSED_PIPE: Code = Code("F004");
 /// A side table that holds as many rows as it may.
 pub const SIDE_TABLE_FULL: Code = Code("R007");
+/// More rows were late than the user allows.
+pub const TOO_MANY_LATE: Code = Code("R008");
+/// A run took longer than the user allows.
+pub const TIMED_OUT: Code = Code("R009");
 /// Event time is lost where windows could still use it.
 pub const LINT_LOST_TIME: Code = Code("L001");
 /// A watermark is further behind its rows than a window is long.

@@ -4,6 +4,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use serde_json::{Value, json};
+
 use super::channel::lock;
 use super::measure::{DisorderCell, LatencyRecorder, LatencySummary};
 use super::source::SplitBoard;
@@ -164,5 +166,53 @@ impl JobSummary {
     /// Whether every operator accounts for every row that it took.
     pub fn reconciles(&self) -> bool {
         self.operators.iter().all(OperatorSummary::reconciles)
+    }
+
+    /// The same for programs. Shape: an object of numbers; `watermark` as text or null; lists of operators, of
+    /// tables that took late rows, of rows that could not be read.
+    pub fn to_json(&self) -> Value {
+        let us = |length: Duration| u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
+        let latency = self.latency.map(|one| {
+            json!({ "p50_us": one.p50_us, "p95_us": one.p95_us, "p99_us": one.p99_us, "max_us": one.max_us })
+        });
+        let operator = |one: &OperatorSummary| {
+            json!({
+                "node": one.node,
+                "operator": one.name,
+                "subtasks": one.subtasks,
+                "rows_in": one.rows_in,
+                "rows_out": one.rows_out,
+                "used": one.counts.used,
+                "late": one.counts.late,
+                "partly_late": one.counts.partly_late,
+                "null_time": one.counts.null_time,
+                "future": one.counts.future,
+                "filtered": one.counts.filtered,
+                "held": one.counts.held,
+            })
+        };
+        let late_rows = self.late_rows.iter().map(|(table, rows)| json!({ "table": table, "rows": rows }));
+        let rejected = self.rejected_samples.iter().map(|sample| {
+            let row = &sample.row;
+            json!({ "split": sample.split, "line": row.line, "reason": row.reason, "text": row.text })
+        });
+        json!({
+            "rows_in": self.rows_in,
+            "rows_out": self.rows_out,
+            "late": self.late,
+            "partly_late": self.partly_late,
+            "null_time": self.null_time,
+            "future": self.future,
+            "malformed": self.malformed,
+            "filtered": self.filtered,
+            "truncations": self.truncations,
+            "watermark": self.watermark.map(|watermark| super::moment_text(watermark.0)),
+            "wall_us": us(self.wall),
+            "latency": latency,
+            "reconciles": self.reconciles(),
+            "late_rows": late_rows.collect::<Vec<_>>(),
+            "rejected": rejected.collect::<Vec<_>>(),
+            "operators": self.operators.iter().map(operator).collect::<Vec<_>>(),
+        })
     }
 }

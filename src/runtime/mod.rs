@@ -32,7 +32,7 @@ pub use diagnose::{
     Bottleneck, BottleneckKind, Diagnosis, Finding, FindingKind, Holder, OperatorLoad, Pool, Pressure,
     WatermarkAt, WindowAt, diagnose,
 };
-pub(crate) use diagnose::{length_text, moment_text};
+pub(crate) use diagnose::{delay_text, interval_sql, length_text, moment_text};
 pub use job::{Job, JobClock, JobOptions, Monitor, Progress, RunningJob};
 pub use measure::{
     ChannelSnapshot, Disorder, DisorderStep, JobSnapshot, LateCounts, LatencyGranularity, LatencySummary,

@@ -2,16 +2,18 @@
 
 use std::fmt::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::{ArrayRef, BooleanArray, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 
-use super::Jobs;
 use super::settings::Settings;
+use super::{JobHandle, JobStatus, Jobs};
 use crate::catalog::{Catalog, Column, ColumnKind, Relation, Table, View, WatermarkSpec};
 use crate::error::Error;
 use crate::plan::{Planner, sql_type_name};
+use crate::runtime::{length_text, moment_text};
 use crate::sql::{self, SpannedStatement, Statement};
 
 /// Columns of text that is never NULL.
@@ -53,6 +55,49 @@ pub(super) fn jobs(jobs: &Jobs) -> Result<RecordBatch, Error> {
         ("rows_in", column(&|job| rows(job).to_string())),
         ("verdict", column(&|job| job.diagnosis.verdict.clone())),
     ])
+}
+
+/// `DESCRIBE JOB`: property, value.
+pub(super) fn job(job: &JobHandle, status: &JobStatus) -> Result<RecordBatch, Error> {
+    let snapshot = &status.snapshot;
+    let all = || snapshot.operators();
+    let started_us = snapshot.as_of_us.saturating_sub(i64::try_from(snapshot.elapsed_us).unwrap_or(0));
+    let reads: Vec<&str> = snapshot.sources.iter().map(|source| source.name.as_str()).collect();
+    let ends = snapshot.tasks.iter().filter(|task| !task.is_late).filter_map(|task| task.operators.last());
+    let sinks: Vec<_> = ends.filter(|last| last.is_sink()).collect();
+    let rows_out: u64 = sinks.iter().map(|sink| sink.rows_in).sum();
+    let watermark = sinks.iter().filter_map(|sink| sink.watermark_in.or(sink.watermark_out)).min();
+    let latency = sinks.iter().filter_map(|sink| sink.latency).max_by_key(|latency| latency.p99_us);
+    let rows_in: u64 = snapshot.sources.iter().map(|source| source.rows_read).sum();
+    let mut properties = vec![
+        ("job", job.number().to_string()),
+        ("name", job.name().to_owned()),
+        ("state", status.state.name().to_owned()),
+        ("ends by itself", if job.is_bounded() { "yes" } else { "no" }.to_owned()),
+        ("started", moment_text(started_us)),
+        ("running for", length_text(snapshot.elapsed_us)),
+        ("reads", reads.join(", ")),
+        ("writes", job.tables().join(", ")),
+        ("rows in", rows_in.to_string()),
+        ("rows out", rows_out.to_string()),
+        ("late", all().map(|operator| operator.counts.late).sum::<u64>().to_string()),
+        ("state rows", all().map(|operator| operator.state.rows as u64).sum::<u64>().to_string()),
+        ("state bytes", all().map(|operator| operator.state.bytes as u64).sum::<u64>().to_string()),
+    ];
+    if let Some(watermark) = watermark {
+        properties.push(("watermark", moment_text(watermark.0)));
+    }
+    if let Some(latency) = latency {
+        let text = format!("p50 {} p99 {}", length_text(latency.p50_us), length_text(latency.p99_us));
+        properties.push(("latency", text));
+    }
+    properties.push(("verdict", status.diagnosis.verdict.clone()));
+    if let Some(Err(error)) = job.wait_for(Duration::ZERO) {
+        properties.push(("ended by", error.to_string()));
+    }
+    properties.push(("statement", job.statement().to_owned()));
+    let (names, values): (Vec<_>, Vec<_>) = properties.into_iter().unzip();
+    texts(&[("property", names.into_iter().map(str::to_owned).collect()), ("value", values)])
 }
 
 /// `DESCRIBE`: name, type, null, key, extras, watermark; one row a column.

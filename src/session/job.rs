@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 
@@ -201,6 +201,11 @@ impl JobHandle {
         self.0.control.drain();
     }
 
+    /// Whether it was told to drain.
+    pub fn is_drained(&self) -> bool {
+        self.0.control.is_draining()
+    }
+
     /// Waits for its end and sums up; what was written is visible then. The job of a query is over when its rows
     /// were taken and [`QueryHandle::finish`] was called, or the handle dropped.
     ///
@@ -221,16 +226,8 @@ impl JobHandle {
     /// # Errors
     /// Those of [`JobHandle::wait`].
     pub fn wait_for(&self, longest: Duration) -> Option<Result<JobSummary, Error>> {
-        let until = Instant::now() + longest;
-        let mut ending = self.ending();
-        loop {
-            if ending.is_some() {
-                return ending.clone();
-            }
-            let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
-            let waited = self.0.ended.wait_timeout(ending, left);
-            ending = waited.map_or_else(|poisoned| poisoned.into_inner().0, |(ending, _)| ending);
-        }
+        let waited = self.0.ended.wait_timeout_while(self.ending(), longest, |ending| ending.is_none());
+        waited.map_or_else(|poisoned| poisoned.into_inner().0, |(ending, _)| ending).clone()
     }
 
     fn ending(&self) -> MutexGuard<'_, Option<Result<JobSummary, Error>>> {

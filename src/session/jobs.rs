@@ -2,18 +2,19 @@
 
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::analyze;
 use super::job::{Facts, JobHandle, JobState, inserted_tables};
 use crate::catalog::SYSTEM_CONNECTOR;
-use crate::error::{Error, Place, Span, code};
+use crate::error::{Error, Phase, Place, Span, code};
 use crate::operator::KeyFilter;
 use crate::plan::{Operation, StreamPlan};
-use crate::runtime::{Diagnosis, JobSnapshot, RunningJob, diagnose};
+use crate::runtime::{Diagnosis, JobSnapshot, RunningJob, delay_text, diagnose, interval_sql};
 use crate::sql::{Diagnose, Key, KeyCondition, Question};
+use crate::stream::{Clock, SystemClock};
 
 /// Jobs that are remembered; the oldest go.
 const MOST: usize = 64;
@@ -51,13 +52,15 @@ impl Job {
     fn is_meant_by(&self, key: Option<&Key>) -> bool {
         match key {
             None => !self.is_about_jobs,
-            Some(key) => {
-                let job = &self.handle;
-                job.number().to_string() == key.name
-                    || job.name() == key.name
-                    || job.tables().contains(&key.name)
-            }
+            Some(key) => self.is_called(&key.name),
         }
+    }
+
+    fn is_called(&self, name: &str) -> bool {
+        let job = &self.handle;
+        job.number().to_string() == name
+            || job.name() == name
+            || job.tables().iter().any(|table| table == name)
     }
 
     /// The plan with what its operators did from now on for some time; of a job that is over from its
@@ -123,10 +126,11 @@ impl Drop for OwnJobs {
         let running: Vec<_> =
             jobs.iter().filter(|job| !job.tables().is_empty() && !job.state().is_over()).collect();
         running.iter().for_each(|job| job.stop());
-        let until = Instant::now() + GRACE;
+        let clock = SystemClock::default();
         for job in running {
             // A sink that hangs in the system is not waited for.
-            let _ = job.wait_for(until.saturating_duration_since(Instant::now()));
+            let waited = Duration::from_micros(clock.elapsed_us().unsigned_abs());
+            let _ = job.wait_for(GRACE.saturating_sub(waited));
         }
     }
 }
@@ -208,6 +212,44 @@ impl Jobs {
             })
         };
         json!({ "jobs": self.status().into_iter().map(job).collect::<Vec<_>>() })
+    }
+
+    /// The job of that number, or the last one of that name or that writes that table.
+    pub fn get(&self, job: &str) -> Option<JobHandle> {
+        let content = self.content();
+        let found = content.jobs.iter().rev().find(|other| other.is_called(job));
+        found.map(|job| job.handle.clone())
+    }
+
+    /// The job that a person names, and what is known of it now.
+    pub(super) fn describe(&self, key: &Key) -> Result<(JobHandle, JobStatus), Error> {
+        Ok((self.job(Some(key))?.handle, self.find(Some(key))?))
+    }
+
+    /// Ends a job and waits for that; says what was done. Whoever takes the rows of a query waits for it himself.
+    pub(super) fn stop(&self, key: &Key, drain: bool) -> Result<String, Error> {
+        let job = self.job(Some(key))?.handle;
+        let named = format!("job {} ({})", job.number(), job.name());
+        if job.state().is_over() {
+            return Ok(format!("{named} is {} already", job.state().name()));
+        }
+        if drain {
+            job.drain()
+        } else {
+            job.stop()
+        }
+        if job.tables().is_empty() {
+            return Ok(format!("{named} is {}", job.state().name()));
+        }
+        match if drain { Some(job.wait()) } else { job.wait_for(GRACE) } {
+            Some(Ok(summary)) => {
+                let done = if drain { "drained" } else { "finished" };
+                Ok(format!("{done} {named}: {} rows in, {} rows out", summary.rows_in, summary.rows_out))
+            }
+            Some(Err(error)) if error.phase() != Phase::Interrupted => Err(error),
+            Some(Err(_)) => Ok(format!("stopped {named}")),
+            None => Ok(format!("{named} was told to stop and still cleans up")),
+        }
     }
 
     /// The job that is meant.
@@ -335,12 +377,13 @@ fn lateness(plan: &StreamPlan, snapshot: &JobSnapshot) -> String {
             source.name, disorder.out_of_order, disorder.rows
         );
         for step in &disorder.steps {
-            let seconds = step.delay_us.div_ceil(1_000) as f64 / 1e3;
             let _ = writeln!(
                 out,
-                "  delay {seconds} s: {:.4} % of the rows late at most, results {seconds} s later: \
-                 WATERMARK FOR {column} AS {column} - INTERVAL '{seconds}' SECOND",
-                step.late_share * 100.0
+                "  delay {delay}: {:.4} % of the rows late at most, results {delay} later: \
+                 WATERMARK FOR {column} AS {column} - {}",
+                step.late_share * 100.0,
+                interval_sql(step.delay_us),
+                delay = delay_text(step.delay_us),
             );
         }
     }

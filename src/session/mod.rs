@@ -34,6 +34,8 @@ pub use job::{JobHandle, JobState, QueryHandle};
 use jobs::OwnJobs;
 pub use jobs::{JobStatus, Jobs};
 pub use open_metrics::OPEN_METRICS;
+#[cfg(feature = "cli")]
+pub(crate) use settings::parse_duration;
 pub use settings::{SettingInfo, Settings};
 pub use stepped::SteppedHandle;
 use system::SystemTables;
@@ -281,6 +283,11 @@ impl Session {
             Statement::Describe(name) => {
                 Ok(Outcome::Rows(describe::columns(self.relation(name)?, self.planner(), &self.catalog)?))
             }
+            Statement::DescribeJob(job) => {
+                let (handle, status) = self.jobs.0.describe(job)?;
+                Ok(Outcome::Rows(describe::job(&handle, &status)?))
+            }
+            Statement::StopJob(stop) => self.jobs.0.stop(&stop.job, stop.drain).map(Outcome::Done),
         }
     }
 
@@ -332,6 +339,8 @@ impl Session {
             | Statement::ShowSettings
             | Statement::Show(_)
             | Statement::Diagnose(_)
+            | Statement::DescribeJob(_)
+            | Statement::StopJob(_)
             | Statement::Describe(_) => Ok(None),
         }
     }

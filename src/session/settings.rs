@@ -306,7 +306,7 @@ fn zone_of(name: &str) -> Option<Tz> {
 
 /// A length of time as Flink writes it: `100 ms`, `10s`, `5 min`, `1 h`; a bare number is
 /// milliseconds. `None` if it is something else or does not fit.
-fn parse_duration(text: &str) -> Option<Duration> {
+pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     let text = text.trim();
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let number: u64 = text[..digits].parse().ok()?;

@@ -46,6 +46,19 @@ pub enum Statement {
     Show(Show),
     /// `DESCRIBE name` or `DESC name`.
     Describe(ObjectName),
+    /// `DESCRIBE JOB job`.
+    DescribeJob(Key),
+    /// `STOP JOB job [WITH DRAIN]`.
+    StopJob(StopJob),
+}
+
+/// `STOP JOB job [WITH DRAIN]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StopJob {
+    /// The job: its number, its name, or a table that it writes.
+    pub job: Key,
+    /// `WITH DRAIN`: it ends as if its input had ended where its sources are.
+    pub drain: bool,
 }
 
 /// An `INSERT INTO` of a statement set and where it stands.
@@ -310,7 +323,7 @@ pub struct Diagnose {
     pub question: Question,
     /// As JSON instead of text.
     pub json: bool,
-    /// The job: its number, or a table that it writes; `None`: the last one.
+    /// The job: its number, its name, or a table that it writes; `None`: the last one.
     pub job: Option<Key>,
     /// `WHERE key = value`: only windows that have groups with this key.
     pub of_key: Option<KeyCondition>,

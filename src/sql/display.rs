@@ -40,6 +40,10 @@ impl Display for Statement {
             Self::ShowSettings => f.write_str("SET"),
             Self::Show(show) => show.fmt(f),
             Self::Describe(name) => write!(f, "DESCRIBE {name}"),
+            Self::DescribeJob(job) => write!(f, "DESCRIBE JOB {job}"),
+            Self::StopJob(stop) => {
+                write!(f, "STOP JOB {}{}", stop.job, if stop.drain { " WITH DRAIN" } else { "" })
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::error::{Error, Place, Span, code, did_you_mean};
 
 /// What a statement may start with; what else starts one is not supported.
 pub(super) const STATEMENTS: &str = "SELECT, WITH, INSERT INTO, CREATE TABLE, CREATE VIEW, DROP, EXPLAIN, \
-     SET, RESET, SHOW, DESCRIBE, DIAGNOSE, BEGIN STATEMENT SET";
+     SET, RESET, SHOW, DESCRIBE, DIAGNOSE, STOP JOB, BEGIN STATEMENT SET";
 
 /// What is expected after a statement, and found where one breaks off.
 pub(super) const END: &str = "the end of the statement";

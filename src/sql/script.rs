@@ -155,7 +155,9 @@ impl<'a> Script<'a> {
             | Statement::Reset(_)
             | Statement::ShowSettings
             | Statement::Show(_)
-            | Statement::Describe(_) => {
+            | Statement::Describe(_)
+            | Statement::DescribeJob(_)
+            | Statement::StopJob(_) => {
                 return Err(Error::parse(code::SYNTAX, "this statement can't be explained")
                     .at(statement.span)
                     .hint("Explain a query, INSERT INTO or a statement set."));

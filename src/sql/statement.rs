@@ -6,7 +6,7 @@ use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Span as TokenSpan, Token, TokenWithSpan};
 
 use super::ast::{
-    CreateView, Diagnose, Drop, Insert, Key, KeyCondition, Query, Question, Setting, Show, Statement,
+    CreateView, Diagnose, Drop, Insert, Key, KeyCondition, Query, Question, Setting, Show, Statement, StopJob,
 };
 use super::dialect::StreamDialect;
 use super::errors::{self, STATEMENTS};
@@ -50,7 +50,6 @@ const NOT_OURS: &[&str] = &[
     "ROLLBACK",
     "SAVEPOINT",
     "START",
-    "STOP",
     "TRUNCATE",
     "UNLOAD",
     "UPDATE",
@@ -60,7 +59,7 @@ const NOT_OURS: &[&str] = &[
 ];
 const FIRST_WORDS: &[&str] = &[
     "BEGIN", "CREATE", "DESC", "DESCRIBE", "DIAGNOSE", "DROP", "EXECUTE", "EXPLAIN", "INSERT", "RESET",
-    "SELECT", "SET", "SHOW", "VALUES", "WITH",
+    "SELECT", "SET", "SHOW", "STOP", "VALUES", "WITH",
 ];
 
 /// Parses the tokens of one statement to their end.
@@ -136,9 +135,15 @@ impl StatementParser<'_> {
             Keyword::SHOW => self.show(),
             Keyword::DESCRIBE | Keyword::DESC => {
                 self.parser.advance_token();
+                // A table may be called job.
+                if self.peek_word("JOB") && self.has_second() {
+                    self.parser.advance_token();
+                    return Ok(Statement::DescribeJob(self.job()?));
+                }
                 let _ = self.take(&["TABLE"]);
                 Ok(Statement::Describe(self.name("the name of a table or view")?))
             }
+            _ if word.value.eq_ignore_ascii_case("STOP") => self.stop_job(),
             _ => Err(self.unknown_statement(&word.value)),
         }
     }
@@ -321,15 +326,33 @@ impl StatementParser<'_> {
         Ok(Statement::Diagnose(Box::new(Diagnose { question, json, job, of_key, over })))
     }
 
-    /// The number of a job, or the name of a table.
+    /// Whether something stands behind the next token that is no period.
+    fn has_second(&self) -> bool {
+        let second = self.tokens.get(self.parser.index() + 1);
+        second.is_some_and(|token| !matches!(token.token, Token::Period | Token::EOF | Token::SemiColon))
+    }
+
+    /// `STOP JOB job [WITH DRAIN]`.
+    fn stop_job(&mut self) -> Result<Statement, Error> {
+        self.parser.advance_token();
+        self.expect(&["JOB"])?;
+        let job = self.job()?;
+        let drain = self.take(&["WITH"]);
+        if drain {
+            self.expect(&["DRAIN"])?;
+        }
+        Ok(Statement::StopJob(StopJob { job, drain }))
+    }
+
+    /// The number of a job, its name, or that of a table.
     fn job(&mut self) -> Result<Key, Error> {
         let Some(TokenWithSpan { token, span }) = self.tokens.get(self.parser.index()) else {
-            return Err(self.expected("a job"));
+            return Err(self.expected("a job").hint("Use SHOW JOBS to see all of them."));
         };
         let name = match token {
             Token::SingleQuotedString(name) | Token::Number(name, _) => name.clone(),
             Token::Word(word) => word.value.clone(),
-            _ => return Err(self.expected("the number of a job, or a table that it writes")),
+            _ => return Err(self.expected("the number or the name of a job, or a table that it writes")),
         };
         let key = Key { name, span: errors::span(*span) };
         self.parser.advance_token();

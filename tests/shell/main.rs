@@ -94,6 +94,72 @@ fn ctrl_c_and_any_key_stop_the_query_and_not_the_shell() {
     assert_eq!(terminal.ended(), 0);
 }
 
+const NOWHERE: &str = "CREATE TABLE nowhere (n BIGINT) WITH ('connector' = 'blackhole');";
+
+#[test]
+fn an_insert_that_does_not_end_runs_beside_the_prompt() {
+    let (_folder, mut terminal) = shell();
+    terminal.run(ENDLESS, "created table");
+    terminal.run(NOWHERE, "created table");
+    terminal.run("INSERT INTO nowhere SELECT n FROM ticks;", "job 1 (nowhere) runs in the background");
+    terminal.run("SHOW JOBS;", "| running |");
+    terminal.run("DESCRIBE JOB nowhere;", "| Source(ticks)");
+    terminal.run("EXPLAIN WATERMARK nowhere;", "Sink(nowhere)");
+    terminal.run("SELECT name, state AS now FROM system.jobs;", "| nowhere | running |");
+    terminal.press("\x0c");
+    terminal.wait_for("an empty screen", |screen| !screen.contains("running"));
+    terminal.run("STOP JOB nowhere WITH DRAIN;", "drained job 1 (nowhere): ");
+    terminal.run("SHOW JOBS;", "| finished |");
+    terminal.run("STOP JOB 1;", "job 1 (nowhere) is finished already");
+    // Nothing runs any more: the shell is left at once.
+    terminal.press(CTRL_D);
+    assert_eq!(terminal.ended(), 0);
+}
+
+#[test]
+fn a_job_that_fails_is_told_above_what_is_typed() {
+    let (folder, mut terminal) = shell();
+    let file = folder.path().join("in.json");
+    fs::write(&file, "{\"n\":1}\n").unwrap();
+    terminal.run(NOWHERE, "created table");
+    terminal.run(
+        "CREATE TABLE f (n BIGINT) WITH ('connector' = 'filesystem', 'path' = 'in.json', 'format' = 'json', \
+         'source.monitor-interval' = '10 ms');",
+        "created table \"f\"",
+    );
+    terminal.run("INSERT INTO nowhere SELECT n FROM f;", "job 1 (nowhere) runs in the background");
+    terminal.press("SELECT 4");
+    terminal.wait_for("what was typed", |screen| last_line(screen).ends_with("SELECT 4"));
+    fs::write(&file, "{\"n\":1}\n{\"n\":\"x\"}\n").unwrap();
+    let shown = terminal.wait_for("the notice", |screen| {
+        screen.contains("job 1 (nowhere) has failed") && last_line(screen).ends_with("tidegate> SELECT 4")
+    });
+    assert!(shown.contains("error[F002]"), "{shown}");
+    terminal.press("2 AS n;\r");
+    terminal.wait_for("the row", |screen| screen.contains("| 42 |") && last_line(screen) == "tidegate>");
+}
+
+#[test]
+fn leaving_with_jobs_that_run_is_asked_twice() {
+    let (_folder, mut terminal) = shell();
+    terminal.run(ENDLESS, "created table");
+    terminal.run(NOWHERE, "created table");
+    terminal.run("INSERT INTO nowhere SELECT n FROM ticks;", "job 1 (nowhere) runs in the background");
+    terminal.press(CTRL_D);
+    terminal.wait_for("the question", |screen| {
+        screen.contains("job 1 (nowhere) still runs; leave once more") && last_line(screen) == "tidegate>"
+    });
+    // What is done in between counts: the question is asked again.
+    terminal.run("SELECT 6 * 7 AS n;", "| 42 |");
+    terminal.press("\x0cquit\r");
+    terminal.wait_for("the question again", |screen| {
+        screen.contains("still runs; leave once more") && last_line(screen) == "tidegate>"
+    });
+    terminal.press("quit\r");
+    terminal.wait_for("what was done", |screen| screen.contains("stopped job 1 (nowhere)"));
+    assert_eq!(terminal.ended(), 0);
+}
+
 #[test]
 fn changing_results_are_drawn_in_their_place() {
     let (_folder, mut terminal) = shell();

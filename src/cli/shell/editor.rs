@@ -10,7 +10,7 @@ use rustyline::highlight::{CmdKind, Highlighter};
 use rustyline::hint::Hinter;
 use rustyline::history::FileHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
-use rustyline::{CompletionType, Config, Context, Editor, Helper};
+use rustyline::{CompletionType, Config, Context, Editor, ExternalPrinter, Helper};
 
 use super::highlight::highlight;
 use super::words::Names;
@@ -37,6 +37,8 @@ pub(super) enum Line {
 pub(super) struct Lines {
     editor: Editor<ShellHelper, FileHistory>,
     history: Option<PathBuf>,
+    /// Standard input has gone.
+    is_gone: bool,
 }
 
 impl Lines {
@@ -64,7 +66,18 @@ impl Lines {
             // There is none before the first statement.
             let _ = editor.load_history(file);
         }
-        Ok(Self { editor, history })
+        Ok(Self { editor, history, is_gone: false })
+    }
+
+    /// Writes lines above the prompt while something is typed, if the terminal can.
+    pub(super) fn printer(&mut self) -> Option<Box<dyn ExternalPrinter + Send>> {
+        let printer = self.editor.create_external_printer().ok()?;
+        Some(Box::new(printer))
+    }
+
+    /// Whether nothing can be read any more.
+    pub(super) fn is_gone(&self) -> bool {
+        self.is_gone
     }
 
     /// Reads the next statement or command.
@@ -83,7 +96,10 @@ impl Lines {
                 Ok(Line::NoText)
             }
             // Standard input has gone.
-            Err(_) => Ok(Line::End),
+            Err(_) => {
+                self.is_gone = true;
+                Ok(Line::End)
+            }
         }
     }
 

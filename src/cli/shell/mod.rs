@@ -8,19 +8,21 @@ mod complete;
 mod editor;
 mod help;
 mod highlight;
+mod notices;
 mod words;
 
 use std::time::{Duration, Instant};
 
 use self::commands::Command;
 use self::editor::{Line, Lines};
+pub(super) use self::notices::Notices;
 use super::args::Format;
 use super::keys::Keys;
 use super::output::Stop;
 use super::plot::{self, Chart};
 use super::run::Runner;
 use super::script::{self, Script};
-use super::{interrupt, notes};
+use super::{background, interrupt, notes};
 use crate::error::{Error, code};
 use crate::sql::{PieceKind, Variables, scan};
 use clap::ValueEnum;
@@ -42,12 +44,18 @@ pub(super) fn run(runner: &mut Runner, variables: &[(String, String)]) -> Result
     interrupt::stay();
     runner.output.set_most_rows(Some(SHOWN_ROWS));
     let mut lines = Lines::try_new()?;
+    let notices = Notices::new(lines.printer());
+    runner.tell(notices.clone());
+    let mut warned = false;
     let mut shell =
         Shell { runner, variables: Variables::new(variables), is_timed: false, last_query: String::new() };
     loop {
-        let text = match lines.next(&shell.runner.session)? {
+        let text = match notices.at_prompt(|| lines.next(&shell.runner.session))? {
             Line::Text(text) => text,
-            Line::Dropped => continue,
+            Line::Dropped => {
+                warned = false;
+                continue;
+            }
             Line::NoText => {
                 notes::error(
                     &Error::usage(code::UNREADABLE_SCRIPT, "the input is no UTF-8 text")
@@ -55,11 +63,18 @@ pub(super) fn run(runner: &mut Runner, variables: &[(String, String)]) -> Result
                 );
                 continue;
             }
-            Line::End => return Ok(()),
+            Line::End => {
+                if lines.is_gone() || shell.leaves(&mut warned) {
+                    return shell.end();
+                }
+                continue;
+            }
         };
         match shell.input(&text) {
-            Ok(Next::Goes) => {}
-            Ok(Next::Leaves) | Err(Stop::Closed) => return Ok(()),
+            Ok(Next::Goes) => warned = false,
+            Ok(Next::Leaves) if shell.leaves(&mut warned) => return shell.end(),
+            Ok(Next::Leaves) => {}
+            Err(Stop::Closed) => return shell.end(),
             Err(Stop::Failed(error)) => notes::error(&error),
         }
         interrupt::clear();
@@ -85,6 +100,27 @@ struct Shell<'a> {
 }
 
 impl Shell<'_> {
+    /// Whether a person who wants to leave may: who has jobs that run is told so first.
+    fn leaves(&self, warned: &mut bool) -> bool {
+        let running = background::running(self.runner.session.jobs());
+        if running.is_empty() || std::mem::replace(warned, true) {
+            return true;
+        }
+        let all: Vec<String> = running.iter().map(background::called).collect();
+        let verb = if all.len() == 1 { "still runs" } else { "still run" };
+        notes::line(&format!(
+            "{} {verb}; leave once more to stop, or end with STOP JOB n WITH DRAIN first",
+            all.join(", ")
+        ));
+        false
+    }
+
+    /// Stops what still runs.
+    fn end(&self) -> Result<(), Stop> {
+        background::stop_all(&background::running(self.runner.session.jobs()));
+        Ok(())
+    }
+
     fn input(&mut self, text: &str) -> Result<Next, Stop> {
         let line = text.trim();
         if line.is_empty() {

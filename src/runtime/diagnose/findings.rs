@@ -3,7 +3,7 @@
 use super::super::{JobSnapshot, SourceSnapshot, SplitState, SplitStatus};
 use super::holder::of_source;
 use super::load::{Bottleneck, BottleneckKind, QUIET_US};
-use super::text::{length, moment};
+use super::text::{delay, interval, length, moment};
 use super::{Holder, WindowAt};
 use crate::plan::{Operation, SourceNode, StreamPlan};
 use crate::stream::Watermark;
@@ -167,11 +167,6 @@ fn clause(node: &SourceNode, sql: Option<String>, more: &str) -> String {
     let column = node.watermark.as_ref().map_or("ts", |watermark| watermark.column.as_str());
     let sql = sql.or_else(|| spec.map(|spec| spec.sql.clone())).unwrap_or_else(|| column.to_owned());
     format!("WATERMARK FOR {column} AS {sql}{more}")
-}
-
-fn seconds(us: u64) -> String {
-    let (whole, rest) = (us.div_ceil(1_000) / 1_000, us.div_ceil(1_000) % 1_000);
-    if rest == 0 { whole.to_string() } else { format!("{whole}.{rest:03}").trim_end_matches('0').to_owned() }
 }
 
 /// A split without rows behind which others are further.
@@ -344,7 +339,7 @@ fn late_rows(node: &SourceNode, source: &SourceSnapshot, missed: &Late) -> Optio
         return None;
     }
     let enough = source.disorder.steps.iter().find(|step| step.late_share < SOME_LATE)?;
-    let sql = format!("{} - INTERVAL '{}' SECOND", watermark.column, seconds(enough.delay_us));
+    let sql = format!("{} - {}", watermark.column, interval(enough.delay_us));
     Some(Finding {
         kind: FindingKind::LateRows,
         sentence: match is_shared {
@@ -356,12 +351,12 @@ fn late_rows(node: &SourceNode, source: &SourceSnapshot, missed: &Late) -> Optio
             source.disorder.out_of_order,
             source.disorder.rows,
             enough.late_share * 100.0,
-            length(enough.delay_us)
+            delay(enough.delay_us)
         ),
         cure: format!(
             "{} (adds {} of latency), or keep them with LATE ROWS INTO",
             clause(node, Some(sql), ""),
-            length(enough.delay_us)
+            delay(enough.delay_us)
         ),
     })
 }

@@ -21,6 +21,7 @@ use super::{JobSnapshot, SplitState};
 pub use findings::{Finding, FindingKind};
 pub use load::{Bottleneck, BottleneckKind, OperatorLoad, Pool, Pressure};
 use text::length;
+pub(crate) use text::{delay as delay_text, interval as interval_sql};
 pub(crate) use text::{length as length_text, moment as moment_text};
 
 /// What was found out about a job.

@@ -29,6 +29,34 @@ pub(crate) fn length(us: u64) -> String {
     }
 }
 
+/// A delay as SQL: `INTERVAL '6' HOUR`.
+pub(crate) fn interval(us: u64) -> String {
+    let (count, unit) = in_units(us);
+    let unit = ["SECOND", "MINUTE", "HOUR", "DAY"][unit];
+    format!("INTERVAL '{count}' {unit}")
+}
+
+/// The same in few characters: `6 h`.
+pub(crate) fn delay(us: u64) -> String {
+    let (count, unit) = in_units(us);
+    let unit = ["s", "min", "h", "d"][unit];
+    format!("{count} {unit}")
+}
+
+/// A count of the largest unit of which there are whole ones: seconds, minutes, hours, days.
+fn in_units(us: u64) -> (String, usize) {
+    let ms = us.div_ceil(1_000);
+    let (whole, rest) = (ms / 1_000, ms % 1_000);
+    if rest > 0 {
+        return (format!("{whole}.{rest:03}").trim_end_matches('0').to_owned(), 0);
+    }
+    let units = [(3, 86_400), (2, 3_600), (1, 60)];
+    match units.into_iter().find(|(_, seconds)| whole > 0 && whole % seconds == 0) {
+        Some((unit, seconds)) => ((whole / seconds).to_string(), unit),
+        None => (whole.to_string(), 0),
+    }
+}
+
 fn plural(count: u64, one: &str) -> String {
     if count == 1 { one.to_owned() } else { format!("{one}s") }
 }
@@ -144,6 +172,27 @@ impl Diagnosis {
         match self.windows.as_slice() {
             [] => "no window is open\n".to_owned(),
             windows => windows.iter().map(|window| window.text() + "\n").collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_have_the_largest_whole_unit() {
+        let second = 1_000_000;
+        for (us, few, sql) in [
+            (0, "0 s", "INTERVAL '0' SECOND"),
+            (200_000, "0.2 s", "INTERVAL '0.2' SECOND"),
+            (1, "0.001 s", "INTERVAL '0.001' SECOND"),
+            (90 * second, "90 s", "INTERVAL '90' SECOND"),
+            (15 * 60 * second, "15 min", "INTERVAL '15' MINUTE"),
+            (6 * 3_600 * second, "6 h", "INTERVAL '6' HOUR"),
+            (7 * 86_400 * second, "7 d", "INTERVAL '7' DAY"),
+        ] {
+            assert_eq!((delay(us).as_str(), interval(us).as_str()), (few, sql));
         }
     }
 }

@@ -139,7 +139,8 @@ pub struct Disorder {
     pub rows: u64,
     /// Of them, those with an event time before that of a row that came earlier.
     pub out_of_order: u64,
-    /// For growing shares of the rows, the delay that a watermark needs so that these are not late.
+    /// For growing shares of the rows, a delay of the watermark with which these are not late: the next one
+    /// that a person would write.
     pub steps: Vec<DisorderStep>,
 }
 
@@ -150,6 +151,27 @@ pub struct DisorderStep {
     pub delay_us: u64,
     /// Share of the rows that are further behind: late, where a window ends with the watermark.
     pub late_share: f64,
+}
+
+const SECOND: u64 = 1_000_000;
+const DAY: u64 = 86_400 * SECOND;
+/// Delays that a person would write: units in microseconds, and how many of each.
+const DELAYS: [(u64, &[u64]); 6] = [
+    (1, &[1, 2, 5, 10, 20, 50, 100, 200, 500]),
+    (1_000, &[1, 2, 5, 10, 20, 50, 100, 200, 500]),
+    (SECOND, &[1, 2, 5, 10, 15, 30]),
+    (60 * SECOND, &[1, 2, 5, 10, 15, 30]),
+    (3_600 * SECOND, &[1, 2, 3, 4, 6, 8, 12]),
+    (DAY, &[1, 2, 3, 5, 7, 14]),
+];
+
+/// The shortest delay that a person would write and that is not shorter.
+fn round_up(delay_us: u64) -> u64 {
+    if delay_us == 0 {
+        return 0;
+    }
+    let mut delays = DELAYS.iter().flat_map(|(unit, counts)| counts.iter().map(move |count| count * unit));
+    delays.find(|delay| *delay >= delay_us).unwrap_or_else(|| delay_us.div_ceil(DAY).saturating_mul(DAY))
 }
 
 impl DisorderCell {
@@ -164,7 +186,7 @@ impl DisorderCell {
                 0 => 0,
                 behind => {
                     let quantile = behind as f64 / out_of_order.max(1) as f64;
-                    seen.behind.value_at_quantile(quantile.min(1.0))
+                    round_up(seen.behind.value_at_quantile(quantile.min(1.0)))
                 }
             };
             let up_to = if delay_us == 0 { 0 } else { seen.behind.count_between(0, delay_us) };
@@ -196,6 +218,28 @@ mod tests {
         assert_eq!((disorder.rows, disorder.out_of_order), (4, 0));
         assert_eq!(disorder.steps, [DisorderStep { delay_us: 0, late_share: 0.0 }]);
         assert_eq!(curve(&[]).steps, []);
+    }
+
+    #[test]
+    fn delays_are_those_that_a_person_would_write() {
+        let hour = 3_600 * SECOND;
+        for (delay, written) in [
+            (0, 0),
+            (1, 1),
+            (3_001, 5_000),
+            (SECOND, SECOND),
+            (SECOND + 1, 2 * SECOND),
+            (16 * SECOND, 30 * SECOND),
+            (31 * SECOND, 60 * SECOND),
+            (17_716_741_000, 6 * hour),
+            (13 * hour, DAY),
+            (20 * DAY + 1, 21 * DAY),
+        ] {
+            assert_eq!(round_up(delay), written, "{delay}");
+        }
+        let lengths: Vec<u64> =
+            DELAYS.iter().flat_map(|(unit, counts)| counts.iter().map(move |count| count * unit)).collect();
+        assert!(lengths.is_sorted());
     }
 
     #[test]

@@ -1,0 +1,93 @@
+//! What is told of jobs that are over, and how many late rows are allowed.
+
+use serde_json::json;
+
+use super::args::{RunArgs, SummaryFormat};
+use super::{notes, summary};
+use crate::error::{Error, code};
+use crate::runtime::JobSummary;
+use crate::session::JobHandle;
+
+/// Tells of jobs on standard error.
+pub(super) struct Report {
+    /// Errors only.
+    is_quiet: bool,
+    format: SummaryFormat,
+    /// `--fail-on-late`.
+    most_late: Option<u64>,
+    /// Late rows of the jobs that are over.
+    late: u64,
+}
+
+impl Report {
+    pub(super) fn new(args: &RunArgs) -> Self {
+        Self { is_quiet: args.quiet, format: args.summary, most_late: args.fail_on_late, late: 0 }
+    }
+
+    pub(super) fn is_quiet(&self) -> bool {
+        self.is_quiet
+    }
+
+    /// A note that is no error.
+    pub(super) fn note(&self, text: &str) {
+        if !self.is_quiet {
+            notes::line(text);
+        }
+    }
+
+    pub(super) fn warn(&self, warnings: &[String]) {
+        if !self.is_quiet {
+            warnings.iter().for_each(|warning| notes::warning(warning));
+        }
+    }
+
+    /// Sums a job up.
+    ///
+    /// # Errors
+    /// `R008` if more rows were late than are allowed.
+    pub(super) fn summarize(&mut self, job: &JobHandle, summary: &JobSummary) -> Result<(), Error> {
+        if !self.is_quiet {
+            match self.format {
+                SummaryFormat::Text => {
+                    summary::lines(summary).iter().for_each(|line| notes::line(line));
+                    self.warn(&summary::warnings(summary));
+                }
+                SummaryFormat::Json => {
+                    let mut all = json!({ "job": job.number(), "name": job.name() });
+                    if let (Some(all), serde_json::Value::Object(more)) =
+                        (all.as_object_mut(), summary.to_json())
+                    {
+                        all.extend(more);
+                        all.insert("warnings".to_owned(), summary::warnings(summary).into());
+                    }
+                    notes::line(&all.to_string());
+                }
+            }
+        }
+        self.late += summary.late;
+        self.check_late(0)
+    }
+
+    /// Whether late rows are counted while jobs run.
+    pub(super) fn counts_late(&self) -> bool {
+        self.most_late.is_some()
+    }
+
+    /// `running`: late rows of jobs that still run.
+    ///
+    /// # Errors
+    /// `R008` if more rows were late than are allowed.
+    pub(super) fn check_late(&self, running: u64) -> Result<(), Error> {
+        let late = self.late + running;
+        match self.most_late {
+            Some(most) if late > most => {
+                let rows = if late == 1 { "row was" } else { "rows were" };
+                let message =
+                    format!("{} {rows} late, and --fail-on-late allows {most}", summary::grouped(late));
+                Err(Error::run(code::TOO_MANY_LATE, message)
+                    .hint("Keep them with LATE ROWS INTO, or ask EXPLAIN LATENESS which delay they need."))
+            }
+            _ => Ok(()),
+        }
+    }
+}
