@@ -87,6 +87,18 @@ Examples:
   tidegate test hourly.test --filter late --bless
 Exit codes: 0 all passed, 1 a test failed, 2 usage or a file that can't be read.")]
     Test(TestArgs),
+    /// Explains a command, a word of streaming SQL or the code of an error
+    #[command(after_help = "\
+Examples:
+  tidegate help run
+  tidegate help tumble
+  tidegate help W002
+Words: cumulate, emit, hop, idle, late, session, tumble, watermark.")]
+    Help {
+        /// A command, a word or a code; without it, what all commands are
+        #[arg(value_name = "TOPIC")]
+        topic: Option<String>,
+    },
 }
 
 /// Flags of `tidegate test`.
