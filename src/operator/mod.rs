@@ -9,6 +9,7 @@ mod calc;
 mod checked;
 pub(crate) mod evaluate;
 mod group_changes;
+mod group_keys;
 mod join;
 mod keys;
 pub(crate) mod late;

@@ -1,14 +1,11 @@
 //! Where the clauses of a query stand, for errors that are found long after the text is gone.
 
-use std::ops::ControlFlow;
-
-use sqlparser::ast::{
-    Expr, GroupByExpr, ObjectName, Query, Select, SelectItem, Spanned, TableFactor, Visit, Visitor,
-};
+use sqlparser::ast::{Expr, GroupByExpr, ObjectName, Query, Select, SelectItem, Spanned, TableFactor};
 
 use super::bind::table_argument;
 use super::diagnose::from_sql_span;
 use crate::error::{Error, Span};
+use crate::sql::{TreeRewriter, Walk, rewrite};
 
 /// The first place of each clause; `None` where it stands in a view or nowhere.
 #[derive(Debug, Clone, Default)]
@@ -35,7 +32,8 @@ impl Places {
     /// The places in a query.
     pub(super) fn of(query: &Query) -> Self {
         let mut places = Self::default();
-        let _ = query.visit(&mut places);
+        // Of a copy, which stays as it is: the one walk that there is may change what it sees.
+        let _ = rewrite(&mut query.clone(), &mut places);
         // Which of several is at fault is not known.
         if places.aggregates > 1 {
             places.aggregate = None;
@@ -93,10 +91,8 @@ fn item(item: &SelectItem) -> Option<(String, Span)> {
     Some((name, from_sql_span(item.span())?))
 }
 
-impl Visitor for Places {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+impl TreeRewriter for Places {
+    fn pre_visit_query(&mut self, query: &mut Query) -> Walk {
         if let Some(order_by) = &query.order_by {
             self.orders += 1;
             self.order_by = self.order_by.or_else(|| from_sql_span(order_by.span()));
@@ -104,10 +100,10 @@ impl Visitor for Places {
         if let Some(limit) = &query.limit_clause {
             self.limit = self.limit.or_else(|| from_sql_span(limit.span()));
         }
-        ControlFlow::Continue(())
+        Walk::Continue(())
     }
 
-    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+    fn pre_visit_select(&mut self, select: &mut Select) -> Walk {
         let joined =
             select.from.iter().flat_map(|from| &from.joins).map(|join| from_sql_span(join.relation.span()));
         let listed = select.from.iter().skip(1).map(|from| from_sql_span(from.relation.span()));
@@ -125,26 +121,26 @@ impl Visitor for Places {
         if select.distinct.is_some() {
             self.distinct = self.distinct.or_else(items);
         }
-        ControlFlow::Continue(())
+        Walk::Continue(())
     }
 
-    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Walk {
         if matches!(factor, TableFactor::UNNEST { .. }) {
             self.unnest = self.unnest.or_else(|| from_sql_span(factor.span()));
         }
-        ControlFlow::Continue(())
+        Walk::Continue(())
     }
 
-    fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
+    fn pre_visit_relation(&mut self, relation: &mut ObjectName) -> Walk {
         self.name(relation);
-        ControlFlow::Continue(())
+        Walk::Continue(())
     }
 
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Walk {
         if let Expr::Function(call) = expr {
             self.name(&call.name);
         }
-        let column = match expr {
+        let column = match &*expr {
             Expr::Identifier(ident) => Some(ident),
             Expr::CompoundIdentifier(parts) => parts.last(),
             _ => None,
@@ -155,7 +151,7 @@ impl Visitor for Places {
         {
             self.names.push((table.value.clone(), span));
         }
-        match expr {
+        match &*expr {
             Expr::Subquery(_) | Expr::InSubquery { .. } | Expr::Exists { .. } => {
                 self.subquery = self.subquery.or_else(|| from_sql_span(expr.span()));
             }
@@ -167,6 +163,6 @@ impl Visitor for Places {
             }
             _ => {}
         }
-        ControlFlow::Continue(())
+        Walk::Continue(())
     }
 }

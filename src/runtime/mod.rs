@@ -11,6 +11,7 @@
 //! queue has a bound in rows.
 
 mod channel;
+mod control;
 mod diagnose;
 mod exchange;
 mod graph;
@@ -26,12 +27,13 @@ mod task;
 #[cfg(test)]
 mod tests;
 
+pub use control::JobControl;
 pub use diagnose::{
     Bottleneck, BottleneckKind, Diagnosis, Finding, FindingKind, Holder, OperatorLoad, Pool, Pressure,
     WatermarkAt, WindowAt, diagnose,
 };
 pub(crate) use diagnose::{length_text, moment_text};
-pub use job::{Canceller, Job, JobClock, JobHandle, JobOptions, Monitor, Progress};
+pub use job::{Job, JobClock, JobOptions, Monitor, Progress, RunningJob};
 pub use measure::{
     ChannelSnapshot, Disorder, DisorderStep, JobSnapshot, LateCounts, LatencyGranularity, LatencySummary,
     OperatorSnapshot, RowTimes, SourceSnapshot, TaskSnapshot,

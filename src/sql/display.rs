@@ -4,14 +4,14 @@ use std::fmt::{self, Display, Formatter, Write};
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    Expr, FunctionArguments, Ident, ObjectName, TableFactor, UnaryOperator, Value, ValueWithSpan, VisitMut,
-    VisitorMut, WindowType,
+    Expr, FunctionArguments, Ident, ObjectName, TableFactor, UnaryOperator, Value, ValueWithSpan, WindowType,
 };
 
 use super::ast::{
     BlockClauses, ColumnDef, ColumnDefKind, CreateTable, CreateView, Diagnose, Drop, Emit, Explain, Insert,
     Key, KeyCondition, Query, Setting, Show, SqlType, Statement, TableOption, WatermarkDef,
 };
+use super::walk::{TreeRewriter, Walk, rewrite};
 use super::{TABLE, query};
 
 /// Stands around the index of a block while a query is printed; no SQL text has it.
@@ -248,7 +248,7 @@ impl Display for Query {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let mut query = self.query.clone();
         query::unwrap_blocks(&mut query, |index| format!("{MARK}{index}{MARK}"));
-        let _ = query.visit(&mut AsWritten);
+        let _ = rewrite(&mut query, &mut AsWritten);
         let printed = query.to_string();
         // `FORMAT <mark>index<mark>` stands where the clauses of a block stood.
         let mut rest = printed.as_str();
@@ -268,18 +268,16 @@ impl Display for Query {
 /// An expression as people write it.
 fn shown(expr: &Expr) -> Expr {
     let mut expr = expr.clone();
-    let _ = expr.visit(&mut AsWritten);
+    let _ = rewrite(&mut expr, &mut AsWritten);
     expr
 }
 
 /// Gives table arguments and strings a form that prints as people write them.
 struct AsWritten;
 
-impl VisitorMut for AsWritten {
-    type Break = ();
-
+impl TreeRewriter for AsWritten {
     /// sqlparser takes two quotes in a value for one that is escaped already.
-    fn post_visit_value(&mut self, value: &mut ValueWithSpan) -> ControlFlow<()> {
+    fn post_visit_value(&mut self, value: &mut ValueWithSpan) -> Walk {
         if let Value::SingleQuotedString(text) = &mut value.value {
             *text = text.replace('\'', "''");
         }
@@ -287,7 +285,7 @@ impl VisitorMut for AsWritten {
     }
 
     /// sqlparser prints `FOR SYSTEM_TIME AS OF` behind the alias, and reads it before.
-    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> Walk {
         if let TableFactor::Table { name, version, .. } = factor
             && let Some(version) = version.take()
         {
@@ -296,7 +294,7 @@ impl VisitorMut for AsWritten {
         ControlFlow::Continue(())
     }
 
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> Walk {
         // sqlparser prints two minus signs without a space, which is a comment.
         if let Expr::UnaryOp { op: UnaryOperator::Minus, expr: operand } = expr
             && matches!(operand.as_ref(), Expr::UnaryOp { op: UnaryOperator::Minus, .. })

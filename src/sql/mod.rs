@@ -69,12 +69,14 @@ mod statement;
 mod types;
 mod unread;
 mod variables;
+mod walk;
 
 use sqlparser::ast::{Expr, FunctionArguments, Ident, ObjectName, WindowType};
 
 pub use ast::*;
 pub use scan::{Piece, PieceKind, scan};
 pub use variables::Variables;
+pub(crate) use walk::{TreeRewriter, Walk, rewrite};
 
 use crate::error::Error;
 

@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
     self, BinaryOperator, Expr, Fetch, FormatClause, GroupByExpr, Ident, LimitClause, SelectFlavor,
-    SelectItem, SetExpr, SetOperator, SetQuantifier, TableAlias, TableFactor, TableWithJoins, VisitMut,
-    VisitorMut, WildcardAdditionalOptions,
+    SelectItem, SetExpr, SetOperator, SetQuantifier, TableAlias, TableFactor, TableWithJoins,
+    WildcardAdditionalOptions,
 };
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -18,6 +18,7 @@ use super::dialect::StreamDialect;
 use super::errors;
 use super::lexer::is_word;
 use super::unread;
+use super::walk::{TreeRewriter, Walk, rewrite};
 use crate::error::{Error, Span, code};
 
 /// Chains of AND, OR or UNION ALL longer than this become balanced trees.
@@ -30,7 +31,7 @@ pub(super) fn finish(
     spans: &[Span],
 ) -> Result<Query, Error> {
     let mut finisher = Finisher { seen: vec![false; blocks.len()] };
-    if let ControlFlow::Break(error) = query.visit(&mut finisher) {
+    if let ControlFlow::Break(error) = rewrite(&mut query, &mut finisher) {
         return Err(error);
     }
     match finisher.seen.iter().position(|seen| !seen) {
@@ -42,7 +43,7 @@ pub(super) fn finish(
 /// An expression outside of a query.
 pub(super) fn finish_expr(mut expr: Expr) -> Expr {
     let mut finisher = Finisher { seen: Vec::new() };
-    let _ = expr.visit(&mut finisher);
+    let _ = rewrite(&mut expr, &mut finisher);
     expr
 }
 
@@ -50,10 +51,8 @@ struct Finisher {
     seen: Vec<bool>,
 }
 
-impl VisitorMut for Finisher {
-    type Break = Error;
-
-    fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<Error> {
+impl TreeRewriter for Finisher {
+    fn pre_visit_query(&mut self, query: &mut ast::Query) -> Walk {
         balance_unions(&mut query.body);
         fetch_as_limit(query);
         match unread::in_query(query) {
@@ -62,21 +61,21 @@ impl VisitorMut for Finisher {
         }
     }
 
-    fn pre_visit_select(&mut self, select: &mut ast::Select) -> ControlFlow<Error> {
+    fn pre_visit_select(&mut self, select: &mut ast::Select) -> Walk {
         match unread::in_select(select) {
             Some(error) => ControlFlow::Break(error),
             None => ControlFlow::Continue(()),
         }
     }
 
-    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Walk {
         match unread::in_table(factor) {
             Some(error) => ControlFlow::Break(error),
             None => ControlFlow::Continue(()),
         }
     }
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Walk {
         balance(expr);
         match expr {
             // `1 . a`, which prints as the number `1.` and a name.
@@ -92,7 +91,7 @@ impl VisitorMut for Finisher {
         }
     }
 
-    fn pre_visit_relation(&mut self, name: &mut ast::ObjectName) -> ControlFlow<Error> {
+    fn pre_visit_relation(&mut self, name: &mut ast::ObjectName) -> Walk {
         match name.0.first().and_then(|part| part.as_ident()) {
             Some(ident) if ident.quote_style.is_none() && errors::is_reserved_word(&ident.value) => {
                 let message = format!("expected the name of a table, found \"{}\"", ident.value);
@@ -106,7 +105,7 @@ impl VisitorMut for Finisher {
         }
     }
 
-    fn post_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<Error> {
+    fn post_visit_query(&mut self, query: &mut ast::Query) -> Walk {
         match query.format_clause.take() {
             None => {}
             Some(FormatClause::Identifier(ident)) => match block_of_alias(&ident.value) {
@@ -222,10 +221,8 @@ fn select_all(relation: TableFactor) -> ast::Select {
 /// Puts `FORMAT <mark>` back in place of wrapped blocks.
 pub(super) fn unwrap_blocks(query: &mut ast::Query, mark: impl Fn(usize) -> String) {
     struct Unwrapper<F>(F);
-    impl<F: Fn(usize) -> String> VisitorMut for Unwrapper<F> {
-        type Break = ();
-
-        fn post_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<()> {
+    impl<F: Fn(usize) -> String> TreeRewriter for Unwrapper<F> {
+        fn post_visit_query(&mut self, query: &mut ast::Query) -> Walk {
             if let Some((index, block)) = unwrap(query) {
                 *query = block;
                 query.format_clause = Some(FormatClause::Identifier(Ident::new((self.0)(index))));
@@ -233,7 +230,7 @@ pub(super) fn unwrap_blocks(query: &mut ast::Query, mark: impl Fn(usize) -> Stri
             ControlFlow::Continue(())
         }
     }
-    let _ = query.visit(&mut Unwrapper(mark));
+    let _ = rewrite(query, &mut Unwrapper(mark));
 }
 
 /// Turns a long chain `a OR b OR c …`, a tree as deep as the chain is long, into a balanced tree.

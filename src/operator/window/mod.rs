@@ -309,15 +309,15 @@ impl WindowAggregate {
 
     /// The open windows, by their end, that count a group with this key, and how many such groups the
     /// parts have that they count.
-    fn held_of(&mut self, filter: &KeyFilter) -> Result<BTreeMap<i64, (usize, u64)>, Error> {
+    fn held_of(&self, filter: &KeyFilter) -> Result<BTreeMap<i64, (usize, u64)>, Error> {
         let Some(place) = self.key_names.place(filter) else { return Ok(BTreeMap::new()) };
         let mut held: BTreeMap<i64, (usize, u64)> = BTreeMap::new();
         let (assigner, is_sliced) = (&self.placer.assigner, self.placer.is_sliced());
         let mut count = |groups: usize, ends: Ends| {
             ends.iter().filter(|_| groups > 0).for_each(|end| held.entry(end).or_default().0 += groups);
         };
-        for (key, table) in &mut self.open {
-            let groups = table.count_matching(&self.recipe, place, filter)?;
+        for (key, table) in &self.open {
+            let groups = table.count_matching(place, filter)?;
             let last = if is_sliced { assigner.ends(key.start).last } else { key.end };
             count(groups, Ends { first: key.end, last, step: assigner.slice_us() });
         }

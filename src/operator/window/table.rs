@@ -1,24 +1,20 @@
 //! Groups and their accumulators: a key table of one slice or window, and its sealed form.
 
-use std::sync::Arc;
-
 use arrow::array::{Array, ArrayRef, UInt32Array};
 use arrow::compute::take;
 use datafusion_expr::{EmitTo, GroupsAccumulator};
-use datafusion_physical_plan::aggregates::group_values::{GroupValues, new_group_values};
-use datafusion_physical_plan::aggregates::order::GroupOrdering;
 
 use super::key_filter;
 use super::recipe::{Recipe, Rows};
 use crate::error::Error;
 use crate::operator::KeyFilter;
 use crate::operator::evaluate::{arrow_failure, failure};
+use crate::operator::group_keys::{GroupKeys, group_keys};
 
-/// The groups of one slice or window. Used until its result or state is taken, then thrown away:
-/// a multi-column `GroupValues` must not be used again after it was emptied.
+/// The groups of one slice or window. Used until its result or state is taken, then thrown away.
 pub(super) struct Table {
     /// `None`: one group without a key.
-    groups: Option<Box<dyn GroupValues>>,
+    groups: Option<Box<dyn GroupKeys>>,
     accumulators: Vec<Box<dyn GroupsAccumulator>>,
     /// For each group when its first row arrived; `None` if groups are numbered in that order.
     first_rows: Option<Vec<u64>>,
@@ -46,8 +42,7 @@ impl Table {
         let groups = if recipe.group_schema.fields().is_empty() {
             None
         } else {
-            let schema = Arc::clone(&recipe.group_schema);
-            Some(new_group_values(schema, &GroupOrdering::None).map_err(failure)?)
+            Some(group_keys(&recipe.group_schema)?)
         };
         let accumulators =
             recipe.calls.iter().map(super::recipe::Call::accumulator).collect::<Result<_, _>>()?;
@@ -64,40 +59,14 @@ impl Table {
         self.rows
     }
 
-    /// Groups with a value in the key at `place`. The groups keep their numbers: their keys are taken
-    /// and put into a new table, in their order.
+    /// Groups with a value in the key at `place`.
     ///
     /// # Errors
     /// An internal error if the keys can't be shown.
-    pub(super) fn count_matching(
-        &mut self,
-        recipe: &Recipe,
-        place: usize,
-        filter: &KeyFilter,
-    ) -> Result<usize, Error> {
-        let Some(groups) = self.groups.take() else { return Ok(0) };
-        let (len, mut groups) = (groups.len(), groups);
-        let keys = groups.emit(EmitTo::All).map_err(failure)?;
-        let found = keys.get(place).map_or(Ok(0), |keys| key_filter::count(keys, filter));
-        let mut ids = Vec::new();
-        let mut put = |chunk: usize| -> Result<bool, Error> {
-            let schema = Arc::clone(&recipe.group_schema);
-            let mut fresh = new_group_values(schema, &GroupOrdering::None).map_err(failure)?;
-            let mut in_order = true;
-            for from in (0..len).step_by(chunk) {
-                let part: Vec<ArrayRef> =
-                    keys.iter().map(|column| column.slice(from, chunk.min(len - from))).collect();
-                fresh.intern(&part, &mut ids).map_err(failure)?;
-                in_order &= ids.iter().copied().eq(from..from + ids.len());
-            }
-            self.groups = Some(fresh);
-            Ok(in_order)
-        };
-        // Keys of one hash may be numbered in another order where they come together.
-        if !put(8_192)? && !put(1)? {
-            return Err(Error::internal("WindowAggregate", "the groups of a window are numbered anew"));
-        }
-        found
+    pub(super) fn count_matching(&self, place: usize, filter: &KeyFilter) -> Result<usize, Error> {
+        let Some(groups) = &self.groups else { return Ok(0) };
+        let keys = groups.columns()?;
+        keys.get(place).map_or(Ok(0), |keys| key_filter::count(keys, filter))
     }
 
     /// Memory in bytes, estimated.
@@ -132,7 +101,7 @@ impl Table {
 
     fn intern(&mut self, keys: &[ArrayRef], len: usize, ids: &mut Vec<usize>) -> Result<(), Error> {
         match &mut self.groups {
-            Some(groups) => groups.intern(keys, ids).map_err(failure),
+            Some(groups) => groups.intern(keys, ids),
             None => {
                 ids.clear();
                 ids.resize(len, 0);
@@ -156,11 +125,6 @@ impl Table {
                     return;
                 }
             }
-        }
-        // Two keys with one hash: their groups were numbered after the others.
-        first_rows.resize(groups, u64::MAX);
-        for (row, id) in ids.iter().enumerate() {
-            first_rows[*id] = first_rows[*id].min(first_row(row));
         }
     }
 
@@ -222,10 +186,7 @@ impl Table {
     }
 
     fn take_keys(&mut self) -> Result<Vec<ArrayRef>, Error> {
-        match &mut self.groups {
-            Some(groups) => groups.emit(EmitTo::All).map_err(failure),
-            None => Ok(Vec::new()),
-        }
+        self.groups.take().map_or(Ok(Vec::new()), GroupKeys::into_columns)
     }
 }
 

@@ -14,6 +14,7 @@ use super::provider::Provider;
 use super::{Session, SpecialForms, add_fields, parser_options, with_function_names};
 use crate::error::Error;
 use crate::plan::diagnose::from_datafusion;
+use crate::sql::rewrite;
 
 /// Binds `expr` over the columns of `schema`. Its type is that of the expression itself.
 ///
@@ -24,15 +25,14 @@ pub(in crate::plan) fn bind_expression(
     expr: &ast::Expr,
     schema: &DFSchema,
 ) -> Result<Expr, Error> {
-    use ast::VisitMut;
     let mut tree = expr.clone();
     let mut names = Names::default();
     for field in schema.fields() {
         names.add(field.name());
         add_fields(&mut names, field.data_type());
     }
-    let _ = tree.visit(&mut Resolver { columns: &names, relations: &Names::default() });
-    let _ = tree.visit(&mut SpecialForms);
+    let _ = rewrite(&mut tree, &mut Resolver { columns: &names, relations: &Names::default() });
+    let _ = rewrite(&mut tree, &mut SpecialForms);
     let provider = Provider::new(session, &[], false);
     let planner = SqlToRel::new_with_options(&provider, parser_options());
     let bound = planner

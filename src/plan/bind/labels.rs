@@ -1,5 +1,6 @@
 //! Names of columns that a query does not name: unique in a SELECT, and telling casts apart.
 
+use crate::sql::{TreeRewriter, Walk};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
@@ -7,17 +8,15 @@ use datafusion_common::Result as DfResult;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_expr::Expr as LogicalExpr;
 use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawAggregateExpr};
-use sqlparser::ast::{Expr, Ident, Select, SelectItem, Spanned, VisitorMut};
+use sqlparser::ast::{Expr, Ident, Select, SelectItem, Spanned};
 
 /// Gives a name to the second of two select items that would have the same: `k`, `k0`.
 ///
 /// Source: Flink numbers them so.
 pub(super) struct UniqueItems;
 
-impl VisitorMut for UniqueItems {
-    type Break = ();
-
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+impl TreeRewriter for UniqueItems {
+    fn pre_visit_select(&mut self, select: &mut Select) -> Walk {
         let mut taken: HashSet<String> = HashSet::new();
         for item in &mut select.projection {
             match item {

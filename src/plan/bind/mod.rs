@@ -35,6 +35,7 @@ use super::{emit, late, window};
 use crate::catalog::{Catalog, ConnectorCatalog, Relation, View};
 use crate::error::{Code, Error, Span, code};
 use crate::sql;
+use crate::sql::{TreeRewriter, Walk, rewrite};
 
 pub(super) use expression::bind_expression;
 pub(super) use insert::{bind_insert, is_assignable, is_writable};
@@ -173,7 +174,7 @@ pub(super) fn bind_query(session: &Arc<Session>, query: &sql::Query) -> Result<L
     let mut tree = query.query.clone();
     let stamps_rows = pseudo::resolve(session, tree.as_mut());
     resolve_names(session, tree.as_mut())?;
-    if let ControlFlow::Break(error) = tree.visit(&mut Versions(session)) {
+    if let ControlFlow::Break(error) = rewrite(&mut tree, &mut Versions(session)) {
         return Err(error);
     }
     window::rewrite_group_windows(tree.as_mut())?;
@@ -196,9 +197,9 @@ fn parser_options() -> ParserOptions {
 /// Replaces every unquoted name in `tree` by the declared one it means, and Flink's special forms
 /// by functions.
 fn resolve_names<T: VisitMut>(session: &Arc<Session>, tree: &mut T) -> Result<(), Error> {
-    let _ = tree.visit(&mut system::SystemNames(&session.catalog));
+    let _ = rewrite(tree, &mut system::SystemNames(&session.catalog));
     let mut collector = Collector::default();
-    let _ = tree.visit(&mut collector);
+    let _ = rewrite(tree, &mut collector);
     let Collector { relations: mentioned, given: mut columns, ctes: mut relations } = collector;
     for relation in session.catalog.relations() {
         relations.add(relation.name());
@@ -225,19 +226,17 @@ fn resolve_names<T: VisitMut>(session: &Arc<Session>, tree: &mut T) -> Result<()
             }
         }
     }
-    let _ = tree.visit(&mut Resolver { columns: &columns, relations: &relations });
-    let _ = tree.visit(&mut labels::UniqueItems);
-    let _ = tree.visit(&mut SpecialForms);
+    let _ = rewrite(tree, &mut Resolver { columns: &columns, relations: &relations });
+    let _ = rewrite(tree, &mut labels::UniqueItems);
+    let _ = rewrite(tree, &mut SpecialForms);
     Ok(())
 }
 
 /// Flink's special forms to plain functions.
 struct SpecialForms;
 
-impl sqlparser::ast::VisitorMut for SpecialForms {
-    type Break = ();
-
-    fn post_visit_expr(&mut self, expr: &mut sqlparser::ast::Expr) -> std::ops::ControlFlow<()> {
+impl TreeRewriter for SpecialForms {
+    fn post_visit_expr(&mut self, expr: &mut sqlparser::ast::Expr) -> Walk {
         super::function::rewrite_expr(expr);
         std::ops::ControlFlow::Continue(())
     }

@@ -9,10 +9,11 @@ use std::ops::ControlFlow;
 
 use sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query, Select,
-    SelectItem, SelectItemQualifiedWildcardKind, TableAlias, TableFactor, VisitorMut,
+    SelectItem, SelectItemQualifiedWildcardKind, TableAlias, TableFactor,
 };
 
 use crate::plan::window::WindowFunction;
+use crate::sql::{TreeRewriter, Walk};
 
 /// The spellings that a query can mean, by their lower-case form.
 #[derive(Debug, Default)]
@@ -63,10 +64,8 @@ pub(super) struct Collector {
     pub(super) ctes: Names,
 }
 
-impl VisitorMut for Collector {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+impl TreeRewriter for Collector {
+    fn pre_visit_query(&mut self, query: &mut Query) -> Walk {
         for cte in query.with.iter().flat_map(|with| &with.cte_tables) {
             self.ctes.add(&cte.alias.name.value);
             self.alias(&cte.alias);
@@ -74,7 +73,7 @@ impl VisitorMut for Collector {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+    fn pre_visit_select(&mut self, select: &mut Select) -> Walk {
         for item in &select.projection {
             if let SelectItem::ExprWithAlias { alias, .. } = item {
                 self.given.add(&alias.value);
@@ -83,7 +82,7 @@ impl VisitorMut for Collector {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Walk {
         if let TableFactor::Table { alias: Some(alias), .. }
         | TableFactor::Derived { alias: Some(alias), .. }
         | TableFactor::TableFunction { alias: Some(alias), .. }
@@ -96,14 +95,14 @@ impl VisitorMut for Collector {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_relation(&mut self, relation: &mut ObjectName) -> ControlFlow<()> {
+    fn pre_visit_relation(&mut self, relation: &mut ObjectName) -> Walk {
         if let [ObjectNamePart::Identifier(ident)] = relation.0.as_slice() {
             self.relations.push(ident.clone());
         }
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Walk {
         if let Some(ident) = table_argument(expr) {
             self.relations.push(ident.clone());
         }
@@ -211,22 +210,20 @@ impl Resolver<'_> {
     }
 }
 
-impl VisitorMut for Resolver<'_> {
-    type Break = ();
-
-    fn pre_visit_relation(&mut self, relation: &mut ObjectName) -> ControlFlow<()> {
+impl TreeRewriter for Resolver<'_> {
+    fn pre_visit_relation(&mut self, relation: &mut ObjectName) -> Walk {
         if let [ObjectNamePart::Identifier(ident)] = relation.0.as_mut_slice() {
             self.relations.fix(ident);
         }
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Walk {
         bare_tables(factor).into_iter().for_each(|ident| self.table(ident));
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Walk {
         if let Some(ident) = table_argument_mut(expr) {
             self.table(ident);
             return ControlFlow::Continue(());
@@ -239,7 +236,7 @@ impl VisitorMut for Resolver<'_> {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+    fn pre_visit_select(&mut self, select: &mut Select) -> Walk {
         for item in &mut select.projection {
             if let SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) = item
                 && let [ObjectNamePart::Identifier(ident)] = name.0.as_mut_slice()

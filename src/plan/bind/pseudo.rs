@@ -10,7 +10,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, TimeUnit};
 use sqlparser::ast::{
     ExceptSelectItem, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
-    GroupByExpr, Ident, ObjectName, Select, SelectItem, TableFactor, TableWithJoins, VisitMut, VisitorMut,
+    GroupByExpr, Ident, ObjectName, Select, SelectItem, TableFactor, TableWithJoins, VisitMut,
 };
 
 use super::names::{is_table_argument, table_argument};
@@ -18,6 +18,7 @@ use super::{Session, find_relation};
 use crate::catalog::{Column, ColumnKind, Relation, Table};
 use crate::plan::function::LATENCY;
 use crate::plan::window::WindowFunction;
+use crate::sql::{TreeRewriter, Walk, rewrite};
 
 const INGESTED_AT: &str = "_ingested_at";
 const ROW_LATENCY: &str = "_latency";
@@ -43,9 +44,9 @@ pub(super) fn stamped(table: &Arc<Table>, zone: &str) -> Arc<Table> {
 /// [`stamped`].
 pub(super) fn resolve<T: VisitMut>(session: &Session, tree: &mut T) -> bool {
     let mut mentions = Mentions(false);
-    let _ = tree.visit(&mut mentions);
+    let _ = rewrite(tree, &mut mentions);
     if mentions.0 {
-        let _ = tree.visit(&mut Blocks(session));
+        let _ = rewrite(tree, &mut Blocks(session));
     }
     mentions.0
 }
@@ -69,10 +70,8 @@ fn pseudo(expr: &Expr) -> Option<&'static str> {
 
 struct Mentions(bool);
 
-impl VisitorMut for Mentions {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+impl TreeRewriter for Mentions {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Walk {
         self.0 |= pseudo(expr).is_some();
         ControlFlow::Continue(())
     }
@@ -81,10 +80,8 @@ impl VisitorMut for Mentions {
 /// Query blocks that read tables.
 struct Blocks<'a>(&'a Session);
 
-impl VisitorMut for Blocks<'_> {
-    type Break = ();
-
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+impl TreeRewriter for Blocks<'_> {
+    fn pre_visit_select(&mut self, select: &mut Select) -> Walk {
         let tables: Vec<&Arc<Table>> = select.from.iter().flat_map(|from| tables_of(self.0, from)).collect();
         let declares = |name: &str| tables.iter().any(|table| table.column_index(name).is_some());
         if tables.is_empty() {
@@ -108,13 +105,13 @@ impl VisitorMut for Blocks<'_> {
                 SelectItem::UnnamedExpr(expr) if computes && pseudo(expr) == Some(ROW_LATENCY) => {
                     let alias = Ident::with_quote('`', ROW_LATENCY);
                     let mut expr = expr.clone();
-                    let _ = expr.visit(&mut Columns { computes });
+                    let _ = rewrite(&mut expr, &mut Columns { computes });
                     *item = SelectItem::ExprWithAlias { expr, alias };
                 }
                 SelectItem::UnnamedExpr(expr)
                 | SelectItem::ExprWithAlias { expr, .. }
                 | SelectItem::ExprWithAliases { expr, .. } => {
-                    let _ = expr.visit(&mut Columns { computes });
+                    let _ = rewrite(expr, &mut Columns { computes });
                 }
                 SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..) => {}
             }
@@ -122,11 +119,11 @@ impl VisitorMut for Blocks<'_> {
         let mut columns = Columns { computes };
         if let GroupByExpr::Expressions(keys, _) = &mut select.group_by {
             keys.iter_mut().for_each(|key| {
-                let _ = key.visit(&mut columns);
+                let _ = rewrite(key, &mut columns);
             });
         }
         for expr in select.selection.iter_mut().chain(&mut select.having) {
-            let _ = expr.visit(&mut columns);
+            let _ = rewrite(expr, &mut columns);
         }
         ControlFlow::Continue(())
     }
@@ -180,10 +177,8 @@ struct Columns {
     computes: bool,
 }
 
-impl VisitorMut for Columns {
-    type Break = ();
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+impl TreeRewriter for Columns {
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> Walk {
         let Some(name) = pseudo(expr) else { return ControlFlow::Continue(()) };
         if name == ROW_LATENCY && !self.computes {
             return ControlFlow::Continue(());

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use datafusion_common::Result as DfResult;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::{LogicalPlan, TableScan};
-use sqlparser::ast::{Expr, Ident, ObjectName, ObjectNamePart, TableAlias, TableFactor, VisitorMut};
+use sqlparser::ast::{Expr, Ident, ObjectName, ObjectNamePart, TableAlias, TableFactor};
 
 use super::names::is_table_argument;
 use super::provider::StreamTable;
 use crate::catalog::{Catalog, OptionEntry, Options, SYSTEM_CONNECTOR, SYSTEM_EVERY, Table};
 use crate::plan::EmitMode;
 use crate::plan::emit::Emission;
+use crate::sql::{TreeRewriter, Walk};
 
 /// How often a stream of such a table reads it, where the query does not say.
 const DEFAULT_EVERY_US: i64 = 1_000_000;
@@ -39,10 +40,8 @@ impl SystemNames<'_> {
     }
 }
 
-impl VisitorMut for SystemNames<'_> {
-    type Break = ();
-
-    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+impl TreeRewriter for SystemNames<'_> {
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Walk {
         if let TableFactor::Table { name, alias, args: None, .. } = factor
             && let Some((table, last)) = self.of_object(name)
         {
@@ -52,7 +51,7 @@ impl VisitorMut for SystemNames<'_> {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Walk {
         if !is_table_argument(expr) {
             return ControlFlow::Continue(());
         }

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
     Ident, Join, JoinConstraint, JoinOperator, ObjectName, Select, Spanned, TableFactor, TableVersion, Value,
-    VisitorMut,
 };
 
 use super::{Session, find_relation, single_name};
@@ -17,14 +16,13 @@ use crate::catalog::Relation;
 use crate::error::{Error, code};
 use crate::plan::as_of::AS_OF;
 use crate::plan::diagnose::from_sql_span;
+use crate::sql::{TreeRewriter, Walk};
 
 /// Marks the joins with versions.
 pub(super) struct Versions<'a>(pub(super) &'a Arc<Session>);
 
-impl VisitorMut for Versions<'_> {
-    type Break = Error;
-
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+impl TreeRewriter for Versions<'_> {
+    fn pre_visit_select(&mut self, select: &mut Select) -> Walk {
         for from in &mut select.from {
             for join in &mut from.joins {
                 if let Err(error) = self.mark(join) {

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, ObjectName,
     ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr, Spanned, TableFactor, TableFunctionArgs,
-    TableWithJoins, Value, ValueWithSpan, VisitMut, VisitorMut, WindowSpec, WindowType,
+    TableWithJoins, Value, ValueWithSpan, WindowSpec, WindowType,
 };
 use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
@@ -17,13 +17,14 @@ use super::{WINDOW_COLUMNS, WindowFunction};
 use crate::error::{Error, code};
 use crate::plan::diagnose::from_sql_span;
 use crate::sql::{SUBQUERY, TABLE};
+use crate::sql::{TreeRewriter, Walk, rewrite};
 
 /// Rewrites every select of `query` that groups by a window.
 ///
 /// # Errors
 /// `W004` for two group windows, or a `TUMBLE_START` whose arguments are not those of the `TUMBLE`.
 pub(in crate::plan) fn rewrite_group_windows(query: &mut Query) -> Result<(), Error> {
-    match query.visit(&mut Rewriter) {
+    match rewrite(query, &mut Rewriter) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
@@ -31,10 +32,8 @@ pub(in crate::plan) fn rewrite_group_windows(query: &mut Query) -> Result<(), Er
 
 struct Rewriter;
 
-impl VisitorMut for Rewriter {
-    type Break = Error;
-
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+impl TreeRewriter for Rewriter {
+    fn pre_visit_query(&mut self, query: &mut Query) -> Walk {
         let SetExpr::Select(select) = query.body.as_ref() else { return ControlFlow::Continue(()) };
         let Some(order_by) = &mut query.order_by else { return ControlFlow::Continue(()) };
         let OrderByKind::Expressions(keys) = &mut order_by.kind else { return ControlFlow::Continue(()) };
@@ -42,7 +41,7 @@ impl VisitorMut for Rewriter {
             Ok(None) => {}
             Ok(Some(window)) => {
                 for key in keys {
-                    key.expr.visit(&mut Columns(&window))?;
+                    rewrite(&mut key.expr, &mut Columns(&window))?;
                 }
             }
             Err(error) => return ControlFlow::Break(error),
@@ -50,7 +49,7 @@ impl VisitorMut for Rewriter {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+    fn pre_visit_select(&mut self, select: &mut Select) -> Walk {
         match GroupWindow::find(select) {
             Ok(None) => ControlFlow::Continue(()),
             Ok(Some(window)) => window.rewrite(select),
@@ -83,7 +82,7 @@ impl GroupWindow {
         Ok(found)
     }
 
-    fn rewrite(&self, select: &mut Select) -> ControlFlow<Error> {
+    fn rewrite(&self, select: &mut Select) -> Walk {
         let partition = match self.partition(select) {
             Ok(partition) => partition,
             Err(error) => return ControlFlow::Break(error),
@@ -92,13 +91,13 @@ impl GroupWindow {
         for item in &mut select.projection {
             match item {
                 SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
-                    expr.visit(&mut Columns(self))?;
+                    rewrite(expr, &mut Columns(self))?;
                 }
                 _ => {}
             }
         }
         if let Some(having) = &mut select.having {
-            having.visit(&mut Columns(self))?;
+            rewrite(having, &mut Columns(self))?;
         }
         if let GroupByExpr::Expressions(keys, _) = &mut select.group_by {
             let columns = WINDOW_COLUMNS.iter().map(|name| column(name, span));
@@ -263,10 +262,8 @@ fn group_call<'a>(key: &'a Expr, select: &'a Select) -> Option<(WindowFunction, 
 /// Replaces `TUMBLE_START(…)` and its like by the columns of the window.
 struct Columns<'a>(&'a GroupWindow);
 
-impl VisitorMut for Columns<'_> {
-    type Break = Error;
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+impl TreeRewriter for Columns<'_> {
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> Walk {
         let Expr::Function(call) = expr else { return ControlFlow::Continue(()) };
         let window = self.0;
         let span = call.name.span();
