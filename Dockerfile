@@ -5,11 +5,7 @@
 
 FROM rust:1.94-slim-bookworm AS build
 WORKDIR /src
-COPY Cargo.toml Cargo.lock ./
-COPY src src
-COPY docs docs
-COPY benches benches
-COPY tests tests
+COPY . .
 RUN cargo build --profile dist --locked --bin tidegate
 
 FROM debian:bookworm-slim
