@@ -126,6 +126,18 @@ Examples:
   tidegate man | man -l -
   tidegate man > ~/.local/share/man/man1/tidegate.1")]
     Man,
+    /// Explains a command, a word of streaming SQL or the code of an error
+    #[command(after_help = "\
+Examples:
+  tidegate help run
+  tidegate help tumble
+  tidegate help W002
+Words: cumulate, emit, hop, idle, late, session, tumble, watermark.")]
+    Help {
+        /// A command, a word or a code; without it, what all commands are
+        #[arg(value_name = "TOPIC")]
+        topic: Option<String>,
+    },
 }
 
 /// A shell that completes.

@@ -32,8 +32,8 @@ use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use clap::Parser;
 use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory, Parser};
 
 use self::args::{Cli, Command, CommonArgs, RunArgs};
 use self::output::{Output, Stop};
@@ -79,6 +79,7 @@ fn misplaced_file(error: &clap::Error) -> Option<&str> {
 
 fn dispatch(cli: Cli) -> Result<ExitCode, Stop> {
     match cli.command {
+        Some(Command::Help { topic }) => help(topic.as_deref().unwrap_or_default())?,
         Some(Command::Test(args)) => return Ok(ExitCode::from(if test::run(&args)? { 0 } else { 1 })),
         Some(Command::Run { files, check: true, run }) => check(&files, &run)?,
         Some(Command::Run { files, check: false, run }) => run_files(&files, &run)?,
@@ -106,6 +107,31 @@ fn dispatch(cli: Cli) -> Result<ExitCode, Stop> {
         None => run_files(&["-".to_owned()], &cli.run)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Shows the help of a command, or what is known about a word or code.
+fn help(topic: &str) -> Result<(), Stop> {
+    let mut root = Cli::command();
+    root.build();
+    let mut output = Output::new(None);
+    if topic.is_empty() {
+        return output.text(&root.render_long_help().to_string());
+    }
+    if let Some(command) = root.find_subcommand_mut(topic) {
+        return output.text(&command.render_long_help().to_string());
+    }
+    match shell::help::find(topic) {
+        Some(text) => output.text(&text),
+        None => {
+            let hint = match shell::help::nearest(topic) {
+                Some(near) => format!("Use tidegate help {near}."),
+                None => "Use tidegate help help to see what there is.".to_owned(),
+            };
+            Err(Error::usage(code::INVALID_SETTING, format!("nothing is known about \"{topic}\""))
+                .hint(hint)
+                .into())
+        }
+    }
 }
 
 fn runner(args: &RunArgs, is_shell: bool) -> Result<Runner, Error> {

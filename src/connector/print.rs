@@ -28,8 +28,12 @@ impl Connector for Print {
     }
 
     fn check(&self, table: &Table) -> Result<TableFacts, Error> {
-        OptionReader::new("connector \"print\"", &table.options, &[&["print-identifier"]])?;
+        OptionReader::new("connector \"print\"", &table.options, &[KEYS])?;
         Ok(SINK)
+    }
+
+    fn options(&self) -> Vec<&'static str> {
+        KEYS.to_vec()
     }
 
     fn infer_schema(&self, _options: &Options) -> Result<SchemaRef, Error> {
@@ -46,6 +50,9 @@ impl Connector for Print {
         Ok(Box::new(PrintSink { lines: PrintLines { prefix }, buffer: Vec::new() }))
     }
 }
+
+/// The options of `print`.
+const KEYS: &[&str] = &["print-identifier"];
 
 /// Writes the lines of `print`.
 #[derive(Debug)]

@@ -3,12 +3,14 @@
 //! Invariant: nothing here knows SQL syntax, plans or files; a place is a line and a column.
 
 pub mod code;
+mod page;
 mod render;
 
 use std::fmt;
 use std::sync::Arc;
 
 pub use code::Code;
+pub use page::{codes, page};
 
 /// A place in a script. Lines and columns count from 1, columns in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

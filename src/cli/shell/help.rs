@@ -1,6 +1,6 @@
-//! `help TOPIC`: what something is, with an example that runs as it stands.
+//! `help TOPIC`: what something is, with an example that runs as it stands; `help W002`: an error's page.
 
-use crate::error::did_you_mean;
+use crate::error::{self, did_you_mean};
 
 /// Something that can be asked about.
 pub(super) struct Topic {
@@ -112,20 +112,67 @@ pub(super) fn asked(line: &str) -> Option<&str> {
     (word.eq_ignore_ascii_case("help") && !rest.contains(char::is_whitespace)).then_some(rest)
 }
 
-/// What is said about a topic.
+/// What is said about a topic or a code of an error; the empty topic is the list.
 pub(super) fn text(topic: &str) -> String {
-    let name = topic.to_lowercase();
     let list = || TOPICS.iter().map(|topic| topic.name).collect::<Vec<_>>().join(", ");
-    if name.is_empty() {
-        return format!("help TOPIC, with one of {}.\n\\? lists the commands of the shell.", list());
+    if topic.is_empty() {
+        return format!(
+            "help TOPIC, with one of {}, or the code of an error such as W002.\n\\? lists the commands of the shell.",
+            list()
+        );
     }
+    match (find(topic), nearest(topic)) {
+        (Some(text), _) => text,
+        (None, Some(near)) => format!("nothing is known about \"{topic}\"; did you mean help {near}?"),
+        (None, None) => format!("nothing is known about \"{topic}\"; there is {}", list()),
+    }
+}
+
+/// What is known about a topic or a code of an error.
+pub(in crate::cli) fn find(topic: &str) -> Option<String> {
+    let name = topic.to_lowercase();
     match TOPICS.iter().find(|topic| topic.name == name) {
-        Some(topic) => format!("{}\n\n{CLICKS}\n{}", topic.about, topic.example),
-        None => match did_you_mean(&name, TOPICS.iter().map(|topic| topic.name)) {
-            Some(near) => format!("nothing is known about \"{topic}\"; did you mean help {near}?"),
-            None => format!("nothing is known about \"{topic}\"; there is {}", list()),
-        },
+        Some(topic) => Some(format!("{}\n\n{CLICKS}\n{}", topic.about, topic.example)),
+        None => error::page(topic).map(plain),
     }
+}
+
+/// The topic or code that may have been meant.
+pub(in crate::cli) fn nearest(topic: &str) -> Option<&'static str> {
+    let topics = TOPICS.iter().map(|topic| topic.name);
+    // Codes have four characters: another one is another code, not a typing error.
+    did_you_mean(topic, topics)
+}
+
+/// Markdown for a terminal: code stands out by its indentation, a link is its words.
+fn plain(page: &str) -> String {
+    let (mut is_code, mut lines) = (false, Vec::new());
+    for line in page.lines() {
+        if line.starts_with("```") {
+            is_code = !is_code;
+        } else if is_code {
+            lines.push(format!("    {line}").trim_end().to_owned());
+        } else {
+            lines.push(words(line));
+        }
+    }
+    lines.join("\n")
+}
+
+/// A line of text without the marks of Markdown.
+fn words(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some((before, link)) = rest.split_once('[') {
+        let target =
+            link.split_once("](").and_then(|(words, behind)| Some((words, behind.split_once(')')?.1)));
+        let (words, behind) = target.unwrap_or(("[", link));
+        out += before;
+        out += words;
+        rest = behind;
+    }
+    out += rest;
+    out.replace("**", "").replace('`', "")
 }
 
 #[cfg(test)]
@@ -141,6 +188,13 @@ mod tests {
         assert_eq!(asked("SELECT 1"), None);
         assert!(text("tumbel").contains("help tumble"));
         assert!(text("").contains("watermark"));
+        assert!(text("w002").starts_with("W002: "));
+    }
+
+    #[test]
+    fn pages_are_shown_without_marks() {
+        let page = "W9: a\n\n**Why.** See [the page](sql.md#x) of `t[1]`.\n```sql\nSELECT `a`;\n\n```\nEnd.";
+        assert_eq!(plain(page), "W9: a\n\nWhy. See the page of t[1].\n    SELECT `a`;\n\nEnd.");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 mod commands;
 mod complete;
 mod editor;
-mod help;
+pub(super) mod help;
 mod highlight;
 mod notices;
 mod words;

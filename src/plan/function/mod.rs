@@ -81,6 +81,10 @@ pub(crate) fn registry(zone: &str) -> FunctionRegistry {
     }
 
     scalars.insert(super::as_of::AS_OF.to_owned(), super::as_of::function());
+    // Of a type that no table can have, and of files that are read by DataFusion.
+    for name in ["union_extract", "union_tag", "input_file_name", "file_row_index"] {
+        scalars.remove(name);
+    }
 
     let mut aggregates = HashMap::new();
     let mut add = |function: Arc<AggregateUDF>| {
