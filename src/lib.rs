@@ -34,3 +34,6 @@ pub mod testing;
 pub mod cli;
 
 pub use error::Error;
+pub use plan::Planner;
+#[cfg(feature = "runtime")]
+pub use session::Session;

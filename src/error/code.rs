@@ -106,6 +106,9 @@ pub const GIVEN_TWICE: Code = Code("S005");
 pub const CLOSED_PIPE: Code = Code("F004");
 /// A side table that holds as many rows as it may.
 pub const SIDE_TABLE_FULL: Code = Code("R007");
+/// Something was pushed into a stream that it can't take: after its end, a watermark that goes back, rows that
+/// nobody reads.
+pub const STREAM_MISUSE: Code = Code("R011");
 /// Event time is lost where windows could still use it.
 pub const LINT_LOST_TIME: Code = Code("L001");
 /// A watermark is further behind its rows than a window is long.

@@ -1,10 +1,10 @@
 //! A running plan.
 
-use std::any::Any;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use super::metrics::{JobSummary, OperatorReport, OperatorSummary, TaskReport};
 use super::source::{SplitReaders, SplitStatus};
 use super::task::all_arrived;
 use crate::connector::{CancelToken, Connectors};
+pub(super) use crate::error::panic_text;
 use crate::error::{Error, Phase};
 use crate::operator::{KeyFilter, RowCounts};
 use crate::plan::StreamPlan;
@@ -113,15 +114,21 @@ impl Job {
         let mut signals: Vec<_> = graph.tasks.iter().map(|task| Arc::clone(&task.signal)).collect();
         signals.extend(graph.result.iter().map(|(_, signal)| Arc::clone(signal)));
         let canceller = Canceller { cancel, signals: signals.into(), failure: Arc::default() };
+        let running = Arc::new(AtomicUsize::new(graph.tasks.len()));
+        let reader = graph.result.as_ref().map(|(_, signal)| Arc::clone(signal)).unwrap_or_default();
         let mut tasks = Vec::with_capacity(graph.tasks.len());
         for task in graph.tasks {
             let name = task.name.clone();
             let on_failure = canceller.clone();
+            let (running, at_end) = (Arc::clone(&running), Arc::clone(&reader));
             let handle = std::thread::Builder::new().name(name.clone()).spawn(move || {
                 let run = catch_unwind(AssertUnwindSafe(|| task.run(&on_failure.cancel)));
                 let result =
                     run.unwrap_or_else(|panic| Err(Error::internal(&name, panic_text(panic.as_ref()))));
-                result.map_err(|error| on_failure.fail(error)).ok()
+                let report = result.map_err(|error| on_failure.fail(error)).ok();
+                running.fetch_sub(1, Ordering::AcqRel);
+                at_end.notify();
+                report
             });
             match handle {
                 Ok(handle) => tasks.push(handle),
@@ -132,7 +139,7 @@ impl Job {
             }
         }
         let (sources, cells) = (graph.sources.into(), graph.cells);
-        Ok(JobHandle { tasks, canceller, result: graph.result, sources, cells, started })
+        Ok(JobHandle { tasks, canceller, result: graph.result, reader, running, sources, cells, started })
     }
 }
 
@@ -160,12 +167,23 @@ impl Canceller {
     }
 }
 
+/// What is there of a result.
+enum Taken {
+    Batch(StreamBatch),
+    End,
+    Nothing,
+}
+
 /// A job that runs. Dropping it stops the job.
 #[derive(Debug)]
 pub struct JobHandle {
     tasks: Vec<JoinHandle<Option<TaskReport>>>,
     canceller: Canceller,
     result: Option<(Receiver, Arc<Signal>)>,
+    /// What the reader of the result sleeps on, also when there is no result any more.
+    reader: Arc<Signal>,
+    /// Tasks that are not at their end.
+    running: Arc<AtomicUsize>,
     sources: Arc<[SourceHandle]>,
     cells: Arc<JobCells>,
     started: Instant,
@@ -183,21 +201,60 @@ impl JobHandle {
     /// # Errors
     /// What stopped the job, if it failed.
     pub fn next_batch(&mut self) -> Result<Option<StreamBatch>, Error> {
-        let Some((receiver, signal)) = &self.result else { return Ok(None) };
+        loop {
+            match self.take_batch()? {
+                Taken::Batch(batch) => return Ok(Some(batch)),
+                Taken::End => return Ok(None),
+                Taken::Nothing => self.reader.wait(Duration::from_millis(100)),
+            }
+        }
+    }
+
+    /// The same without waiting: the task of `cx` is woken when there is more.
+    ///
+    /// # Errors
+    /// What stopped the job, if it failed.
+    pub fn poll_batch(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<StreamBatch>, Error>> {
+        // What comes between the two looks wakes it.
+        for is_last in [false, true] {
+            match self.take_batch()? {
+                Taken::Batch(batch) => return Poll::Ready(Ok(Some(batch))),
+                Taken::End => return Poll::Ready(Ok(None)),
+                Taken::Nothing if is_last => {}
+                Taken::Nothing => self.reader.wake_by(cx.waker()),
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Ready when all tasks are at their end, so that `finish` does not wait.
+    pub fn poll_over(&self, cx: &mut Context<'_>) -> Poll<()> {
+        for is_last in [false, true] {
+            match self.running.load(Ordering::Acquire) {
+                0 => return Poll::Ready(()),
+                _ if is_last => {}
+                _ => self.reader.wake_by(cx.waker()),
+            }
+        }
+        Poll::Pending
+    }
+
+    fn take_batch(&mut self) -> Result<Taken, Error> {
+        let Some((receiver, _)) = &self.result else { return Ok(Taken::End) };
         loop {
             if let Some(error) = lock(&self.canceller.failure).clone() {
                 return Err(error);
             }
             match receiver.receive() {
-                Received::Element(StreamElement::Batch(batch)) => return Ok(Some(batch)),
+                Received::Element(StreamElement::Batch(batch)) => return Ok(Taken::Batch(batch)),
                 Received::Element(StreamElement::End) => {
                     self.result = None;
-                    return Ok(None);
+                    return Ok(Taken::End);
                 }
                 Received::Element(
                     StreamElement::Watermark(_) | StreamElement::Status(_) | StreamElement::Latency(_),
                 ) => {}
-                Received::Empty | Received::Closed => signal.wait(Duration::from_millis(100)),
+                Received::Empty | Received::Closed => return Ok(Taken::Nothing),
             }
         }
     }
@@ -227,11 +284,30 @@ impl JobHandle {
                 Err(panic) => self.canceller.fail(Error::internal(&name, panic_text(panic.as_ref()))),
             }
         }
+        self.release_readers();
         let failure = lock(&self.canceller.failure).clone();
         match failure {
             Some(error) => Err(error),
             None => Ok(summarise(&self.sources, reports, self.started.elapsed())),
         }
+    }
+
+    /// Waits until all tasks are at their end. Rows that were not taken are dropped.
+    ///
+    /// # Errors
+    /// What stopped the job, if it failed or was cancelled.
+    pub fn wait(&mut self) -> Result<(), Error> {
+        self.result = None;
+        while self.running.load(Ordering::Acquire) > 0 {
+            self.reader.wait(Duration::from_millis(100));
+        }
+        self.release_readers();
+        lock(&self.canceller.failure).clone().map_or(Ok(()), Err)
+    }
+
+    /// Tells readers that may still wait for rows that nobody wants them.
+    fn release_readers(&self) {
+        self.canceller.cancel.cancel();
     }
 
     /// Whether the job was stopped by its user.
@@ -249,6 +325,7 @@ impl Drop for JobHandle {
             // What it left is of no interest to anybody any more.
             let _ = task.join();
         }
+        self.release_readers();
     }
 }
 
@@ -329,12 +406,6 @@ impl Monitor {
             std::thread::sleep(left.clamp(LOOK, LONGEST_LOOK));
         }
     }
-}
-
-/// What a panic said.
-pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panic".to_owned())
 }
 
 pub(super) fn summarise(

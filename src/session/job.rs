@@ -1,5 +1,7 @@
 //! Handles of running statements.
 
+use std::task::{Context, Poll};
+
 use arrow::datatypes::SchemaRef;
 
 use super::Origin;
@@ -20,6 +22,8 @@ pub struct QueryHandle {
     updating: bool,
     warnings: Vec<String>,
     origin: Origin,
+    /// As an iterator or stream of batches it has come to its end.
+    pub(super) is_exhausted: bool,
 }
 
 impl QueryHandle {
@@ -41,6 +45,7 @@ impl QueryHandle {
             updating: properties.updating,
             warnings,
             origin: Origin::default(),
+            is_exhausted: false,
         })
     }
 
@@ -70,6 +75,27 @@ impl QueryHandle {
     /// What made the query fail.
     pub fn next_batch(&mut self) -> Result<Option<StreamBatch>, Error> {
         self.job.next_batch().map_err(|error| self.origin.mark(error))
+    }
+
+    /// The next rows, for an executor that is not to wait for them.
+    ///
+    /// # Errors
+    /// What made the query fail.
+    pub async fn next_batch_async(&mut self) -> Result<Option<StreamBatch>, Error> {
+        std::future::poll_fn(|cx| self.poll_batch(cx)).await
+    }
+
+    pub(super) fn poll_batch(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<StreamBatch>, Error>> {
+        self.job.poll_batch(cx).map_err(|error| self.origin.mark(error))
+    }
+
+    pub(super) fn poll_over(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.job.poll_over(cx)
+    }
+
+    /// Waits until it is at its end, with everything that it writes beside its rows.
+    pub(super) fn wait(&mut self) -> Result<(), Error> {
+        self.job.wait().map_err(|error| self.origin.mark(error))
     }
 
     /// Stops it from elsewhere.

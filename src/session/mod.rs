@@ -10,6 +10,8 @@ mod jobs;
 mod late_tests;
 mod names;
 mod open_metrics;
+mod register;
+mod rows;
 mod settings;
 mod stepped;
 mod system;
@@ -24,6 +26,7 @@ use sqlparser::ast::ObjectName;
 
 use crate::catalog::{Catalog, Relation};
 use crate::connector::Connectors;
+use crate::connector::stream::Streams;
 use crate::error::{Error, Place, SourceText, Span, code};
 use crate::plan::{Lint, Planner, StreamPlan};
 use crate::runtime::{JobClock, JobOptions};
@@ -33,8 +36,10 @@ use crate::stream::Clock;
 pub use job::{InsertHandle, QueryHandle};
 pub use jobs::{JobStatus, Jobs};
 pub use open_metrics::OPEN_METRICS;
+pub use rows::QueryRows;
 pub use settings::{SettingInfo, Settings};
 pub use stepped::SteppedHandle;
+use register::Functions;
 use system::SystemTables;
 
 /// What a statement gave.
@@ -84,6 +89,10 @@ pub struct Session {
     clock: JobClock,
     jobs: Jobs,
     system: SystemTables,
+    /// The tables that the program feeds.
+    streams: Streams,
+    /// The functions that it has brought along.
+    functions: Functions,
 }
 
 impl Default for Session {
@@ -104,6 +113,8 @@ impl Session {
         let system = SystemTables::new(jobs.clone(), clock.clone());
         let mut connectors = connectors;
         connectors.add(Arc::new(system.clone()));
+        let streams = Streams::default();
+        connectors.add(Arc::new(streams.clone()));
         let mut session = Self {
             catalog: Catalog::new(),
             settings: Settings::default(),
@@ -113,6 +124,8 @@ impl Session {
             clock,
             jobs,
             system,
+            streams,
+            functions: Functions::default(),
         };
         session.settings_changed();
         session
@@ -206,6 +219,21 @@ impl Session {
         Ok(outcome)
     }
 
+    fn start_query(&mut self, statement: &SpannedStatement) -> Result<QueryHandle, Error> {
+        match self.execute(statement)? {
+            Outcome::Query(query) => Ok(*query),
+            _ => Err(Error::internal("session", "a query gave something else")),
+        }
+    }
+
+    /// The error with the text that was parsed last.
+    fn in_source(&self, error: Error) -> Error {
+        match &self.source {
+            Some(source) => error.in_source(source),
+            None => error,
+        }
+    }
+
     /// What `EXPLAIN` says about a query, an insert or a statement set; `None` for other statements.
     ///
     /// # Errors
@@ -288,7 +316,8 @@ impl Session {
 
     fn planner(&self) -> &Planner {
         self.planner.get_or_init(|| {
-            Planner::new(Arc::new(self.connectors.clone()))
+            self.functions
+                .add_to(Planner::new(Arc::new(self.connectors.clone())))
                 .with_time_zone(self.settings.time_zone().name())
                 .expect("the setting takes names of the tz database only")
                 .with_side_table_rows(self.settings.side_table_rows())
