@@ -67,7 +67,7 @@ fn follow(folder: &Path, total: u64, rate: u64) -> Result<(), Error> {
     }
     let wall = started.elapsed().as_secs_f64();
     let end_mb = resident_mb();
-    query.canceller().cancel();
+    query.job().stop();
     writer
         .join()
         .map_err(|_| Error::internal("bench", "the writer failed"))?

@@ -14,7 +14,7 @@ use tidegate::Error;
 use tidegate::catalog::{Options, Table, TableFacts};
 use tidegate::connector::{Connector, Connectors, Filesystem, Memory, ReadRequest, Sink, Source};
 use tidegate::runtime::{JobSnapshot, LatencySummary, OperatorSnapshot};
-use tidegate::session::{InsertHandle, JobStatus, Outcome, Session};
+use tidegate::session::{JobHandle, JobStatus, Outcome, Session};
 use tidegate::stream::{StreamBatch, VirtualClock};
 
 /// Longer than anything takes that works.
@@ -106,7 +106,7 @@ impl World {
     }
 
     /// Runs a script; the last insert that it starts, and the last text that it gives.
-    fn run(&mut self, script: &str) -> (Option<Box<InsertHandle>>, Option<String>) {
+    fn run(&mut self, script: &str) -> (Option<JobHandle>, Option<String>) {
         let (mut insert, mut text) = (None, None);
         for statement in self.session.parse("test", script).unwrap() {
             match self.session.execute(&statement).unwrap_or_else(|error| panic!("{}", error.render())) {
@@ -119,7 +119,7 @@ impl World {
         (insert, text)
     }
 
-    fn insert(&mut self, sql: &str) -> Box<InsertHandle> {
+    fn insert(&mut self, sql: &str) -> JobHandle {
         self.run(sql).0.unwrap()
     }
 
@@ -199,7 +199,7 @@ fn a_sink_that_stands_is_named_in_every_second_of_it() {
     assert!(world.diagnose().starts_with("the sink Sink(out) takes rows more slowly than they come"));
     drop(release);
     drop(world.rows);
-    assert!(insert.finish().unwrap().reconciles());
+    assert!(insert.wait().unwrap().reconciles());
 }
 
 /// A split that gives nothing any more is named three seconds later.
@@ -239,8 +239,8 @@ fn a_quiet_file_is_named_within_three_seconds() {
         "{window}"
     );
     assert!(window.contains("short by 50.99") || window.contains("short by 51.00 s"), "{window}");
-    insert.canceller().cancel();
-    assert!(insert.finish().is_err());
+    insert.stop();
+    assert!(insert.wait().is_err());
 }
 
 /// Uses the processor for this long.
@@ -290,7 +290,7 @@ fn latencies(batches: usize, together: usize) -> (Ages, LatencySummary, LatencyS
         }
     }
     drop(world.rows);
-    let markers = insert.finish().unwrap().latency.expect("markers");
+    let markers = insert.wait().unwrap().latency.expect("markers");
     let snapshot = world.session.jobs().status().pop().unwrap().snapshot;
     let total = operator(&snapshot, "Sink(out)").times.total.expect("rows");
     let mut ages = std::mem::take(&mut *ages.lock().unwrap());
@@ -358,5 +358,5 @@ fn a_source_without_rows_is_named() {
     let text = world.diagnose();
     assert!(text.starts_with("Source(t) has nothing to read: the job waits for rows"), "{text}");
     drop(world.rows);
-    assert!(insert.finish().unwrap().reconciles());
+    assert!(insert.wait().unwrap().reconciles());
 }

@@ -1,5 +1,7 @@
 //! The library as a program uses it that embeds it: rows in and out, functions, connectors, handles.
 
+#[path = "library/connectors.rs"]
+mod connectors;
 #[path = "library/functions.rs"]
 mod functions;
 #[path = "library/misuse.rs"]
@@ -13,7 +15,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use arrow::array::{Array, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray};
+use arrow::array::{Int64Array, RecordBatch, StringArray, TimestampMillisecondArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use tidegate::connector::{StreamInput, StreamTable};
@@ -52,8 +54,11 @@ pub(crate) fn session_with(table: &StreamTable) -> (Session, StreamInput) {
 /// Rows as text, their values with `|` between them.
 pub(crate) fn lines(batch: &RecordBatch) -> Vec<String> {
     let options = FormatOptions::default().with_null("NULL");
-    let columns: Vec<_> =
-        batch.columns().iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options).unwrap()).collect();
+    let columns: Vec<_> = batch
+        .columns()
+        .iter()
+        .map(|column| ArrayFormatter::try_new(column.as_ref(), &options).unwrap())
+        .collect();
     let line = |row: usize| columns.iter().map(|column| column.value(row).to_string()).collect::<Vec<_>>();
     (0..batch.num_rows()).map(|row| line(row).join("|")).collect()
 }

@@ -38,7 +38,7 @@ fn run(session: &mut Session, dir: &Path, script: &str) -> Vec<String> {
                 while query.next_batch().unwrap().is_some() {}
                 assert!(query.finish().unwrap().reconciles());
             }
-            Outcome::Insert(insert) => drop(insert.finish().unwrap()),
+            Outcome::Insert(insert) => drop(insert.wait().unwrap()),
             Outcome::Done(_) | Outcome::Rows(_) => {}
         }
     }

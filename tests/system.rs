@@ -84,7 +84,7 @@ fn rows_and_time_are_accounted_for() {
     let mut session = session();
     assert_eq!(
         rows(&mut session, "SELECT name, state, rows_in, rows_out, late FROM system.jobs;"),
-        [json!({ "name": "out", "state": "done", "rows_in": 130, "rows_out": 6, "late": 1 })]
+        [json!({ "name": "out", "state": "finished", "rows_in": 130, "rows_out": 6, "late": 1 })]
     );
     let lost = "SELECT COUNT(*) AS n FROM system.reconciliation WHERE difference <> 0;";
     assert_eq!(rows(&mut session, lost), [json!({ "n": 0 })]);

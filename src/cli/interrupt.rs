@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::keys;
-use crate::runtime::Canceller;
+use crate::session::JobHandle;
 
 /// How long a stopped job may clean up, also when nobody reads its output any more.
 const GRACE: Duration = Duration::from_secs(3);
@@ -16,13 +16,13 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// Tells one job from the next.
 static JOBS: AtomicUsize = AtomicUsize::new(0);
 static IS_SHELL: AtomicBool = AtomicBool::new(false);
-static JOB: Mutex<Option<Canceller>> = Mutex::new(None);
+static JOB: Mutex<Option<JobHandle>> = Mutex::new(None);
 
 /// While it lives, Ctrl-C stops this job first.
 pub(super) struct Watch(());
 
 /// Makes Ctrl-C stop this job.
-pub(super) fn watch(job: Canceller) -> Watch {
+pub(super) fn watch(job: JobHandle) -> Watch {
     install();
     JOBS.fetch_add(1, Ordering::AcqRel);
     *running() = Some(job);
@@ -51,7 +51,7 @@ pub(super) fn clear() {
     COUNT.store(0, Ordering::Release);
 }
 
-fn running() -> MutexGuard<'static, Option<Canceller>> {
+fn running() -> MutexGuard<'static, Option<JobHandle>> {
     JOB.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -59,7 +59,7 @@ fn on_interrupt() {
     let is_first = COUNT.fetch_add(1, Ordering::AcqRel) == 0;
     match running().as_ref() {
         Some(job) if is_first => {
-            job.cancel();
+            job.stop();
             let stopped = JOBS.load(Ordering::Acquire);
             thread::spawn(move || end_after_grace(stopped));
         }

@@ -16,7 +16,7 @@ use super::script::Script;
 use super::{interrupt, notes, summary};
 use crate::error::{Error, Phase, code};
 use crate::runtime::{JobSummary, Monitor};
-use crate::session::{InsertHandle, Outcome, QueryHandle, Session};
+use crate::session::{JobHandle, Outcome, QueryHandle, Session};
 use crate::sql::SpannedStatement;
 use crate::stream::{Fold, StreamBatch};
 
@@ -83,17 +83,17 @@ impl Runner {
             Outcome::Rows(rows) => self.output.batch(&rows)?,
             Outcome::Text(text) => self.output.text(&text)?,
             Outcome::Query(query) => self.query(*query)?,
-            Outcome::Insert(insert) => self.insert(*insert)?,
+            Outcome::Insert(insert) => self.insert(&insert)?,
         }
         Ok(())
     }
 
     fn query(&mut self, query: QueryHandle) -> Result<(), Stop> {
         self.warn(query.warnings());
-        self.tell_addresses(&query.monitor());
-        let (is_endless, monitor, canceller) = (!query.is_bounded(), query.monitor(), query.canceller());
-        let _watch = interrupt::watch(canceller.clone());
-        let mut progress = self.progress(!is_endless, monitor.clone());
+        self.tell_addresses(query.job().monitor());
+        let (is_endless, job) = (!query.is_bounded(), query.job().clone());
+        let _watch = interrupt::watch(job.clone());
+        let mut progress = self.progress(!is_endless, job.monitor().clone());
         let mut kept = self.is_shell.then(|| KeptRows::new(query.schema()));
         let mut view = View::open(&mut self.output, &query, self.is_shell)?;
         let keys = if self.is_shell && is_endless { Keys::watch() } else { None };
@@ -103,7 +103,7 @@ impl Runner {
         let written = loop {
             if !is_stopped && keys.as_ref().is_some_and(Keys::is_pressed) {
                 is_stopped = true;
-                canceller.cancel();
+                job.stop();
             }
             match next(&messages) {
                 Next::Rows(_) if is_stopped => {}
@@ -142,7 +142,7 @@ impl Runner {
                 return Err(error.into());
             }
             Err(stop) => {
-                canceller.cancel();
+                job.stop();
                 wait(&messages);
                 return Err(stop);
             }
@@ -155,20 +155,21 @@ impl Runner {
             Some(summary) => self.summarize(&summary),
             None if self.is_quiet => {}
             None => {
-                let rows = summary::grouped(monitor.progress().rows_in);
+                let rows = summary::grouped(job.monitor().progress().rows_in);
                 notes::line(&format!("stopped after {rows} rows in"));
             }
         }
         Ok(())
     }
 
-    fn insert(&mut self, insert: InsertHandle) -> Result<(), Stop> {
+    fn insert(&mut self, insert: &JobHandle) -> Result<(), Stop> {
         self.warn(insert.warnings());
-        self.tell_addresses(&insert.monitor());
-        let _watch = interrupt::watch(insert.canceller());
-        let mut progress = self.progress(true, insert.monitor());
+        self.tell_addresses(insert.monitor());
+        let _watch = interrupt::watch(insert.clone());
+        let mut progress = self.progress(true, insert.monitor().clone());
+        let job = insert.clone();
         let messages = spawn(move |messages| {
-            let _ = messages.send(Message::End(Box::new(insert.finish())));
+            let _ = messages.send(Message::End(Box::new(job.wait())));
         })?;
         let ended = loop {
             match next(&messages) {

@@ -119,10 +119,10 @@ mod tests {
         session.set("execution.parallelism", "1").expect("a setting");
         for statement in session.parse("test", script).expect("parses") {
             let Outcome::Query(mut query) = session.execute(&statement).expect("runs") else { continue };
-            let monitor = query.monitor();
+            let job = query.job().clone();
             while query.next_batch().expect("runs").is_some() {}
             query.finish().expect("ends");
-            let now = JobSnapshot { elapsed_us: 1_000_000, ..monitor.snapshot() };
+            let now = JobSnapshot { elapsed_us: 1_000_000, ..job.metrics() };
             let before = JobSnapshot { elapsed_us: 0, sources: Vec::new(), ..now.clone() };
             let line = line(&before, &now);
             assert!(

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::{AsArray, BinaryArray, BooleanArray, RecordBatchOptions};
+use arrow::array::{Array, AsArray, BinaryArray, BooleanArray, RecordBatchOptions};
 use arrow::compute::filter;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
@@ -180,10 +180,7 @@ impl Connector for WithFormats {
 
     fn check(&self, table: &Table) -> Result<TableFacts, Error> {
         let Some(format) = self.format(&table.options) else {
-            return self
-                .inner
-                .check(table)
-                .map_err(|error| self.with_near_format(&table.options, error));
+            return self.inner.check(table).map_err(|error| self.with_near_format(&table.options, error));
         };
         let facts = self.inner.check(&table_of_lines(table, format.as_ref())?)?;
         format.check(OptionReader::of(&table.options), table)?;
@@ -240,7 +237,9 @@ impl Connector for WithFormats {
             physical: Arc::new(Schema::new(physical.map(|(_, field)| Arc::clone(field)).collect::<Vec<_>>())),
             is_metadata: (0..fields.len()).map(|index| key(index).is_some()).collect(),
             schema: Arc::clone(&request.schema),
-            on_error: OptionReader::of(&table.options).choice("errors", &["fail", "side", "skip"])?.unwrap_or(0),
+            on_error: OptionReader::of(&table.options)
+                .choice("errors", &["fail", "side", "skip"])?
+                .unwrap_or(0),
         };
         let request = ReadRequest { schema: Arc::new(Schema::new(schema)), metadata, ..request.clone() };
         let inner = self.inner.source(&table_of_lines(table, format.as_ref())?, &request)?;

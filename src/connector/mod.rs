@@ -6,6 +6,7 @@ mod assembly;
 mod datagen;
 mod feed;
 mod filesystem;
+#[doc(hidden)]
 pub mod format;
 mod input;
 mod lines;
@@ -39,6 +40,7 @@ use assembly::{Assembly, SplitFacts};
 
 pub use assembly::INGESTION_TIME;
 pub use datagen::Datagen;
+#[doc(hidden)]
 pub use feed::{Feed, FeedEvent};
 pub use filesystem::Filesystem;
 pub use lines::{DecodedLines, Format, LineDecoder, LineEncoder};

@@ -122,11 +122,7 @@ impl<'a> OptionReader<'a> {
     ///
     /// # Errors
     /// `C002` for anything else.
-    pub fn integer(
-        &self,
-        key: &str,
-        range: std::ops::RangeInclusive<i64>,
-    ) -> Result<Option<i64>, Error> {
+    pub fn integer(&self, key: &str, range: std::ops::RangeInclusive<i64>) -> Result<Option<i64>, Error> {
         let Some(value) = self.options.get(key) else { return Ok(None) };
         match value.trim().replace('_', "").parse::<i64>() {
             Ok(number) if range.contains(&number) => Ok(Some(number)),
@@ -141,11 +137,7 @@ impl<'a> OptionReader<'a> {
     ///
     /// # Errors
     /// `C002` for anything else.
-    pub fn number(
-        &self,
-        key: &str,
-        range: std::ops::RangeInclusive<f64>,
-    ) -> Result<Option<f64>, Error> {
+    pub fn number(&self, key: &str, range: std::ops::RangeInclusive<f64>) -> Result<Option<f64>, Error> {
         let Some(value) = self.options.get(key) else { return Ok(None) };
         match value.trim().parse::<f64>() {
             Ok(number) if range.contains(&number) => Ok(Some(number)),

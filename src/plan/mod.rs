@@ -13,6 +13,7 @@
 mod as_of;
 mod bind;
 mod constant;
+mod definition;
 mod delay;
 mod diagnose;
 mod emit;
@@ -57,6 +58,7 @@ pub use late::LATE_COLUMNS;
 #[cfg(all(test, feature = "runtime"))]
 pub(crate) use late::late_columns as late_fields;
 pub use lint::Lint;
+#[doc(hidden)]
 pub use local_schema::{grouping_id, grouping_id_type, local_schema};
 pub use over_node::{
     FrameBound, FrameUnit, OverCall, OverFrame, OverFunction, OverNode, OverTrigger, RankLimit,

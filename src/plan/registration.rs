@@ -104,7 +104,8 @@ pub(super) fn check_call(expr: &Expr) -> Result<(), Error> {
         (false, false) => "ORDER BY",
         (false, true) => return Ok(()),
     };
-    let message = format!("{what} in the call of \"{}\", which this program has registered", call.func.name());
+    let message =
+        format!("{what} in the call of \"{}\", which this program has registered", call.func.name());
     Err(Error::plan(code::NOT_SUPPORTED, message)
         .hint(format!("Leave {what} out; it sees each row, in the order of arrival.")))
 }

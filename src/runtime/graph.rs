@@ -7,6 +7,7 @@ use std::time::Duration;
 use arrow::datatypes::SchemaRef;
 
 use super::channel::{ChannelProbe, Receiver, Sender, Signal, channel};
+use super::control::Stops;
 use super::exchange::Outputs;
 use super::job::JobOptions;
 use super::measure::{JobCells, MarkerClock, OperatorCell, Questions, TaskCells, TaskClock};
@@ -18,7 +19,7 @@ use super::source::{
     Aligned, AlignmentGroup, ListedRows, Reading, SourceShape, SplitInputs, SplitPipeline, SplitReaders,
 };
 use super::task::{ChannelInputs, End, Link, LooseLink, Markers, Task, TaskProgress};
-use crate::connector::{CancelToken, Connectors, INGESTION_TIME, ReadRequest, Source};
+use crate::connector::{Connectors, INGESTION_TIME, ReadRequest, Source};
 use crate::error::{Error, code};
 use crate::operator;
 use crate::plan::{
@@ -55,7 +56,7 @@ pub(super) fn build(
     plan: &StreamPlan,
     connectors: &Connectors,
     options: &JobOptions,
-    cancel: &CancelToken,
+    stops: &Stops,
 ) -> Result<Graph, Error> {
     let clock = &options.clock.0;
     let questions = Arc::new(Questions::default());
@@ -67,7 +68,7 @@ pub(super) fn build(
         plan,
         connectors,
         options,
-        cancel,
+        stops,
         graph: Graph {
             tasks: Vec::new(),
             result: None,
@@ -107,7 +108,7 @@ struct Builder<'a> {
     plan: &'a StreamPlan,
     connectors: &'a Connectors,
     options: &'a JobOptions,
-    cancel: &'a CancelToken,
+    stops: &'a Stops,
     graph: Graph,
     /// Sources that keep together in event time.
     groups: BTreeMap<String, Arc<AlignmentGroup>>,
@@ -354,7 +355,7 @@ impl Builder<'_> {
             schema: Arc::clone(&node.read_schema),
             metadata: node.read.iter().map(|column| metadata_key(table, *column)).collect(),
             batch_rows: self.options.batch_rows,
-            cancel: self.cancel.clone(),
+            cancel: self.stops.cancel.clone(),
         };
         let mut source: Box<dyn Source> = connector.source(table, &request)?;
         let clock = Arc::clone(&self.options.clock.0);
@@ -395,7 +396,7 @@ impl Builder<'_> {
             in_turn: table.bounded && !shape.has_time(),
             goes_on: !table.bounded,
             task: Arc::clone(&signal),
-            cancel: self.cancel.clone(),
+            stops: self.stops.clone(),
             name: table.name.clone(),
             rejects: rejects.clone(),
             aligned,

@@ -2,21 +2,22 @@
 
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::channel::{Received, Receiver, Signal, lock};
+use super::channel::{Received, Receiver, Signal};
+use super::control::{JobControl, Stops};
 use super::graph::{self, SourceHandle};
 use super::measure::{JobCells, JobSnapshot, LatencyGranularity};
 use super::metrics::{JobSummary, OperatorReport, OperatorSummary, TaskReport};
 use super::source::{SplitReaders, SplitStatus};
 use super::task::all_arrived;
-use crate::connector::{CancelToken, Connectors};
+use crate::connector::Connectors;
+use crate::error::Error;
 pub(super) use crate::error::panic_text;
-use crate::error::{Error, Phase};
 use crate::operator::{KeyFilter, RowCounts};
 use crate::plan::StreamPlan;
 use crate::stream::{Clock, StreamBatch, StreamElement, SystemClock};
@@ -106,23 +107,23 @@ impl Job {
         plan: &StreamPlan,
         connectors: &Connectors,
         options: &JobOptions,
-    ) -> Result<JobHandle, Error> {
+    ) -> Result<RunningJob, Error> {
         let started = Instant::now();
-        let cancel = CancelToken::default();
-        let graph = graph::build(plan, connectors, options, &cancel)?;
+        let stops = Stops::default();
+        let graph = graph::build(plan, connectors, options, &stops)?;
         graph.readers.into_iter().try_for_each(SplitReaders::start)?;
         let mut signals: Vec<_> = graph.tasks.iter().map(|task| Arc::clone(&task.signal)).collect();
         signals.extend(graph.result.iter().map(|(_, signal)| Arc::clone(signal)));
-        let canceller = Canceller { cancel, signals: signals.into(), failure: Arc::default() };
+        let control = JobControl::new(stops, signals.into());
         let running = Arc::new(AtomicUsize::new(graph.tasks.len()));
         let reader = graph.result.as_ref().map(|(_, signal)| Arc::clone(signal)).unwrap_or_default();
         let mut tasks = Vec::with_capacity(graph.tasks.len());
         for task in graph.tasks {
             let name = task.name.clone();
-            let on_failure = canceller.clone();
+            let on_failure = control.clone();
             let (running, at_end) = (Arc::clone(&running), Arc::clone(&reader));
             let handle = std::thread::Builder::new().name(name.clone()).spawn(move || {
-                let run = catch_unwind(AssertUnwindSafe(|| task.run(&on_failure.cancel)));
+                let run = catch_unwind(AssertUnwindSafe(|| task.run(&on_failure.stops.cancel)));
                 let result =
                     run.unwrap_or_else(|panic| Err(Error::internal(&name, panic_text(panic.as_ref()))));
                 let report = result.map_err(|error| on_failure.fail(error)).ok();
@@ -133,37 +134,13 @@ impl Job {
             match handle {
                 Ok(handle) => tasks.push(handle),
                 Err(error) => {
-                    canceller.cancel();
+                    control.stop();
                     return Err(Error::internal("runtime", error));
                 }
             }
         }
         let (sources, cells) = (graph.sources.into(), graph.cells);
-        Ok(JobHandle { tasks, canceller, result: graph.result, reader, running, sources, cells, started })
-    }
-}
-
-/// Stops a job from anywhere.
-#[derive(Debug, Clone)]
-pub struct Canceller {
-    cancel: CancelToken,
-    signals: Arc<[Arc<Signal>]>,
-    failure: Arc<Mutex<Option<Error>>>,
-}
-
-impl Canceller {
-    /// Stops the job; its sinks leave nothing that looks finished. `finish` then says "interrupted".
-    pub fn cancel(&self) {
-        self.fail(Error::interrupted());
-    }
-
-    /// Stops the job with this error, unless it has failed already.
-    fn fail(&self, error: Error) {
-        lock(&self.failure).get_or_insert(error);
-        self.cancel.cancel();
-        for signal in self.signals.iter() {
-            signal.notify();
-        }
+        Ok(RunningJob { tasks, control, result: graph.result, reader, running, sources, cells, started })
     }
 }
 
@@ -176,9 +153,9 @@ enum Taken {
 
 /// A job that runs. Dropping it stops the job.
 #[derive(Debug)]
-pub struct JobHandle {
+pub struct RunningJob {
     tasks: Vec<JoinHandle<Option<TaskReport>>>,
-    canceller: Canceller,
+    control: JobControl,
     result: Option<(Receiver, Arc<Signal>)>,
     /// What the reader of the result sleeps on, also when there is no result any more.
     reader: Arc<Signal>,
@@ -195,7 +172,7 @@ impl std::fmt::Debug for SourceHandle {
     }
 }
 
-impl JobHandle {
+impl RunningJob {
     /// The next rows of a SELECT; waits for them. `None` at the end, and for a job without result.
     ///
     /// # Errors
@@ -242,7 +219,7 @@ impl JobHandle {
     fn take_batch(&mut self) -> Result<Taken, Error> {
         let Some((receiver, _)) = &self.result else { return Ok(Taken::End) };
         loop {
-            if let Some(error) = lock(&self.canceller.failure).clone() {
+            if let Some(error) = self.control.failure() {
                 return Err(error);
             }
             match receiver.receive() {
@@ -259,9 +236,9 @@ impl JobHandle {
         }
     }
 
-    /// Stops the job from another thread.
-    pub fn canceller(&self) -> Canceller {
-        self.canceller.clone()
+    /// Ends the job from another thread.
+    pub fn control(&self) -> JobControl {
+        self.control.clone()
     }
 
     /// Reads how far the job is, from another thread.
@@ -272,7 +249,7 @@ impl JobHandle {
     /// Waits for all tasks. Rows of a SELECT that were not taken are dropped.
     ///
     /// # Errors
-    /// What stopped the job, if it failed or was cancelled.
+    /// What stopped the job, if it failed or was stopped.
     pub fn finish(mut self) -> Result<JobSummary, Error> {
         self.result = None;
         let mut reports = Vec::with_capacity(self.tasks.len());
@@ -281,45 +258,26 @@ impl JobHandle {
             match task.join() {
                 Ok(Some(report)) => reports.push((name, report)),
                 Ok(None) => {}
-                Err(panic) => self.canceller.fail(Error::internal(&name, panic_text(panic.as_ref()))),
+                Err(panic) => self.control.fail(Error::internal(&name, panic_text(panic.as_ref()))),
             }
         }
         self.release_readers();
-        let failure = lock(&self.canceller.failure).clone();
-        match failure {
+        match self.control.failure() {
             Some(error) => Err(error),
             None => Ok(summarise(&self.sources, reports, self.started.elapsed())),
         }
     }
 
-    /// Waits until all tasks are at their end. Rows that were not taken are dropped.
-    ///
-    /// # Errors
-    /// What stopped the job, if it failed or was cancelled.
-    pub fn wait(&mut self) -> Result<(), Error> {
-        self.result = None;
-        while self.running.load(Ordering::Acquire) > 0 {
-            self.reader.wait(Duration::from_millis(100));
-        }
-        self.release_readers();
-        lock(&self.canceller.failure).clone().map_or(Ok(()), Err)
-    }
-
     /// Tells readers that may still wait for rows that nobody wants them.
     fn release_readers(&self) {
-        self.canceller.cancel.cancel();
-    }
-
-    /// Whether the job was stopped by its user.
-    pub fn is_cancelled(&self) -> bool {
-        lock(&self.canceller.failure).as_ref().is_some_and(|error| error.phase() == Phase::Interrupted)
+        self.control.stops.cancel.cancel();
     }
 }
 
-impl Drop for JobHandle {
+impl Drop for RunningJob {
     fn drop(&mut self) {
         if self.tasks.iter().any(|task| !task.is_finished()) {
-            self.canceller.cancel();
+            self.control.stop();
         }
         for task in self.tasks.drain(..) {
             // What it left is of no interest to anybody any more.
@@ -380,6 +338,7 @@ impl Monitor {
 
     /// The same with the windows that have groups of this key, and the operators that were too busy to
     /// look for it for so long. Each of them goes through its keys for it.
+    #[doc(hidden)]
     pub fn snapshot_of_key(&self, filter: &KeyFilter, longest: Duration) -> (JobSnapshot, Vec<String>) {
         let number = self.cells.questions.ask(filter);
         let until = Instant::now() + longest;

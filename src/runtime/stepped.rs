@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::channel::{Received, Receiver};
+use super::control::Stops;
 use super::graph::{self, SourceHandle};
 use super::job::{JobOptions, panic_text, summarise};
 use super::measure::{Activity, JobCells, JobSnapshot};
 use super::metrics::{JobSummary, OperatorReport, TaskReport};
 use super::source::{SplitReaders, SplitStatus};
 use super::task::{Task, Worked};
-use crate::connector::{CancelToken, Connectors};
+use crate::connector::Connectors;
 use crate::error::Error;
 use crate::operator::KeyFilter;
 use crate::plan::StreamPlan;
@@ -74,7 +75,7 @@ pub struct Stepped {
     is_held: bool,
     sources: Vec<SourceHandle>,
     cells: Arc<JobCells>,
-    cancel: CancelToken,
+    stops: Stops,
     schedule: Schedule,
     failure: Option<Error>,
     started: Instant,
@@ -92,8 +93,8 @@ impl Stepped {
         options: &JobOptions,
         schedule: Schedule,
     ) -> Result<Self, Error> {
-        let cancel = CancelToken::default();
-        let graph = graph::build(plan, connectors, options, &cancel)?;
+        let stops = Stops::default();
+        let graph = graph::build(plan, connectors, options, &stops)?;
         Ok(Self {
             slots: graph.tasks.into_iter().map(|task| Slot::Runs(Box::new(task))).collect(),
             readers: graph.readers,
@@ -102,7 +103,7 @@ impl Stepped {
             is_held: false,
             sources: graph.sources,
             cells: graph.cells,
-            cancel,
+            stops,
             schedule,
             failure: None,
             started: Instant::now(),
@@ -128,7 +129,7 @@ impl Stepped {
                 Ok(true) => (worked, quiet) = (true, 0),
                 Ok(false) => quiet += 1,
                 Err(error) => {
-                    self.cancel.cancel();
+                    self.stops.cancel.cancel();
                     self.failure = Some(error);
                     // Sinks learn that they don't end well.
                     self.slots.retain(|slot| matches!(slot, Slot::Over(..)));
@@ -180,7 +181,7 @@ impl Stepped {
             // It was full, if only since its last turn.
             clock.was(Activity::BackPressured);
         }
-        let step = catch_unwind(AssertUnwindSafe(|| task.step(&self.cancel)));
+        let step = catch_unwind(AssertUnwindSafe(|| task.step(&self.stops.cancel)));
         match step.unwrap_or_else(|panic| Err(Error::internal(&task.name, panic_text(panic.as_ref()))))? {
             Worked::Done => {
                 clock.turn_to(if task.has_room() { Activity::Idle } else { Activity::BackPressured });
@@ -225,6 +226,11 @@ impl Stepped {
     /// The rows of a SELECT since they were last taken, in their order.
     pub fn take_rows(&mut self) -> Vec<StreamBatch> {
         std::mem::take(&mut self.rows)
+    }
+
+    /// Lets its sources end where they are now; see [`super::JobControl::drain`].
+    pub fn drain(&mut self) {
+        self.stops.drain.set();
     }
 
     /// While it is held, nobody takes the rows of the SELECT: its tasks are back-pressured as soon as

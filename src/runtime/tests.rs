@@ -173,11 +173,11 @@ impl Test {
     }
 }
 
-fn start(plan: &StreamPlan, test: &Test) -> super::JobHandle {
+fn start(plan: &StreamPlan, test: &Test) -> super::RunningJob {
     Job::start(plan, &test.connectors(), &JobOptions::default()).unwrap()
 }
 
-fn values_of(job: &mut super::JobHandle) -> Result<Vec<i64>, Error> {
+fn values_of(job: &mut super::RunningJob) -> Result<Vec<i64>, Error> {
     let mut values = Vec::new();
     while let Some(batch) = job.next_batch()? {
         values.extend(batch.rows.column(0).as_primitive::<Int64Type>().values());
@@ -242,7 +242,7 @@ fn a_panic_is_an_internal_error_and_no_hang() {
 fn a_cancelled_job_ends_and_aborts_its_sink() {
     let test = Test { splits: vec![vec![Step::Forever]], ..Test::default() };
     let job = start(&plan(source(), SinkTarget::Table(table())), &test);
-    job.canceller().cancel();
+    job.control().stop();
     let error = job.finish().unwrap_err();
     assert_eq!((error.phase(), error.exit_code()), (Phase::Interrupted, 130));
     assert_eq!(lock(&test.told).last().map(String::as_str), Some("abort"));

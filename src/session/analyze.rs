@@ -16,18 +16,18 @@ use crate::runtime::{
 /// # Errors
 /// What made it fail.
 pub(super) fn run(started: Outcome, over: Option<Duration>) -> Result<JobSnapshot, Error> {
-    let (monitor, canceller) = match &started {
-        Outcome::Query(query) => (query.monitor(), query.canceller()),
-        Outcome::Insert(insert) => (insert.monitor(), insert.canceller()),
+    let job = match &started {
+        Outcome::Query(query) => query.job().clone(),
+        Outcome::Insert(job) => job.clone(),
         Outcome::Done(_) | Outcome::Rows(_) | Outcome::Text(_) => {
             return Err(Error::internal("session", "a plan started no job"));
         }
     };
-    let observed = monitor.clone();
+    let observed = job.clone();
     let observer = over.map(|over| {
         std::thread::spawn(move || {
-            let (_, seen) = observed.observe(over);
-            canceller.cancel();
+            let (_, seen) = observed.monitor().observe(over);
+            observed.stop();
             seen
         })
     });
@@ -39,7 +39,7 @@ pub(super) fn run(started: Outcome, over: Option<Duration>) -> Result<JobSnapsho
                 Err(error) => break Err(error),
             }
         },
-        Outcome::Insert(insert) => insert.finish().map(|_| ()),
+        Outcome::Insert(job) => job.wait().map(|_| ()),
         Outcome::Done(_) | Outcome::Rows(_) | Outcome::Text(_) => Ok(()),
     };
     let seen = observer.map(|observer| observer.join());
@@ -47,7 +47,7 @@ pub(super) fn run(started: Outcome, over: Option<Duration>) -> Result<JobSnapsho
         // We have stopped it.
         (Err(error), Some(Ok(seen))) if error.phase() == Phase::Interrupted => Ok(seen),
         (Err(error), _) => Err(error),
-        (Ok(()), _) => Ok(monitor.snapshot()),
+        (Ok(()), _) => Ok(job.metrics()),
     }
 }
 

@@ -44,13 +44,12 @@ pub(super) fn settings(settings: &Settings) -> Result<RecordBatch, Error> {
 pub(super) fn jobs(jobs: &Jobs) -> Result<RecordBatch, Error> {
     let jobs = jobs.status();
     let column = |read: &dyn Fn(&super::JobStatus) -> String| jobs.iter().map(read).collect::<Vec<_>>();
-    let state = |job: &super::JobStatus| if job.snapshot.is_over { "done" } else { "running" }.to_owned();
     let rows =
         |job: &super::JobStatus| job.snapshot.sources.iter().map(|source| source.rows_read).sum::<u64>();
     texts(&[
         ("job", column(&|job| job.number.to_string())),
         ("name", column(&|job| job.name.clone())),
-        ("state", column(&state)),
+        ("state", column(&|job| job.state.name().to_owned())),
         ("rows_in", column(&|job| rows(job).to_string())),
         ("verdict", column(&|job| job.diagnosis.verdict.clone())),
     ])

@@ -2,16 +2,17 @@
 
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::analyze;
+use super::job::{Facts, JobHandle, JobState, inserted_tables};
 use crate::catalog::SYSTEM_CONNECTOR;
 use crate::error::{Error, Place, Span, code};
 use crate::operator::KeyFilter;
 use crate::plan::{Operation, StreamPlan};
-use crate::runtime::{Diagnosis, JobSnapshot, Monitor, diagnose};
+use crate::runtime::{Diagnosis, JobSnapshot, RunningJob, diagnose};
 use crate::sql::{Diagnose, Key, KeyCondition, Question};
 
 /// Jobs that are remembered; the oldest go.
@@ -22,6 +23,9 @@ const WINDOW_US: u64 = 10_000_000;
 const LOOK: Duration = Duration::from_secs(1);
 /// Over less than this no load is told.
 const SHORTEST_US: u64 = 500_000;
+
+/// How long jobs may clean up whose session is gone.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// The jobs of a session. A clone is the same set of jobs.
 #[derive(Clone, Default)]
@@ -36,47 +40,41 @@ struct Content {
 /// A job as the session knows it.
 #[derive(Clone)]
 struct Job {
-    number: u64,
-    /// The tables that it writes; none: a query.
-    tables: Vec<String>,
-    plan: Arc<StreamPlan>,
+    handle: JobHandle,
     /// It reads nothing but tables that tell of jobs.
     is_about_jobs: bool,
-    monitor: Monitor,
     /// What was seen of it before, the oldest first: two snapshots some seconds apart.
     seen: Vec<JobSnapshot>,
 }
 
 impl Job {
-    fn name(&self) -> String {
-        match self.tables.as_slice() {
-            [] => "query".to_owned(),
-            tables => tables.join(", "),
-        }
-    }
-
     fn is_meant_by(&self, key: Option<&Key>) -> bool {
         match key {
             None => !self.is_about_jobs,
-            Some(key) => self.number.to_string() == key.name || self.tables.contains(&key.name),
+            Some(key) => {
+                let job = &self.handle;
+                job.number().to_string() == key.name
+                    || job.name() == key.name
+                    || job.tables().contains(&key.name)
+            }
         }
     }
 
     /// The plan with what its operators did from now on for some time; of a job that is over from its
     /// start.
     fn analyze(&self, over: Duration, json: bool) -> String {
-        let (before, now) = self.monitor.observe(over);
+        let (before, now) = self.handle.monitor().observe(over);
         let before = Some(&before).filter(|before| !before.is_over);
         match json {
-            true => format!("{:#}\n", analyze::to_json(&self.plan, before, &now)),
-            false => analyze::text(&self.plan, before, &now),
+            true => format!("{:#}\n", analyze::to_json(self.handle.plan(), before, &now)),
+            false => analyze::text(self.handle.plan(), before, &now),
         }
     }
 
     /// The open windows that have groups with this key.
     fn windows_of(&self, condition: &KeyCondition, json: bool) -> Result<String, Error> {
         let filter = KeyFilter { column: condition.key.value.clone(), value: condition.value.clone() };
-        let keys = window_keys(&self.plan);
+        let keys = window_keys(self.handle.plan());
         if !keys.iter().any(|key| key.eq_ignore_ascii_case(&filter.column)) {
             let message = format!("no windows of the job are grouped by \"{}\"", filter.column);
             let known: Vec<String> = keys.iter().map(|key| format!("\"{key}\"")).collect();
@@ -86,9 +84,9 @@ impl Job {
                 false => error.hint(format!("Use one of {}.", known.join(", "))),
             });
         }
-        let (snapshot, silent) = self.monitor.snapshot_of_key(&filter, LOOK);
+        let (snapshot, silent) = self.handle.monitor().snapshot_of_key(&filter, LOOK);
         let before = self.seen.last().filter(|seen| seen.elapsed_us < snapshot.elapsed_us);
-        let diagnosis = diagnose(&self.plan, before, &snapshot);
+        let diagnosis = diagnose(self.handle.plan(), before, &snapshot);
         if json {
             let (windows, silent) = (diagnosis.to_json()["windows"].clone(), json!(silent));
             return Ok(format!("{:#}\n", json!({ "windows": windows, "unanswered": silent })));
@@ -102,7 +100,7 @@ impl Job {
 
     /// What is known now, and a snapshot to compare it with.
     fn look(&mut self) -> (Option<JobSnapshot>, JobSnapshot) {
-        let now = self.monitor.snapshot();
+        let now = self.handle.metrics();
         let age = |seen: &JobSnapshot| now.elapsed_us.saturating_sub(seen.elapsed_us);
         let before = self.seen.iter().find(|seen| (SHORTEST_US..=WINDOW_US).contains(&age(seen)));
         let before = before.filter(|_| !now.is_over).cloned();
@@ -114,13 +112,34 @@ impl Job {
     }
 }
 
+/// The jobs of the session that owns them: with it they end.
+#[derive(Default)]
+pub(super) struct OwnJobs(pub(super) Jobs);
+
+impl Drop for OwnJobs {
+    fn drop(&mut self) {
+        let jobs = self.0.handles();
+        // Whoever holds the handle of a query goes on with it.
+        let running: Vec<_> =
+            jobs.iter().filter(|job| !job.tables().is_empty() && !job.state().is_over()).collect();
+        running.iter().for_each(|job| job.stop());
+        let until = Instant::now() + GRACE;
+        for job in running {
+            // A sink that hangs in the system is not waited for.
+            let _ = job.wait_for(until.saturating_duration_since(Instant::now()));
+        }
+    }
+}
+
 /// A job at one moment.
 #[derive(Debug, Clone)]
 pub struct JobStatus {
     /// Its number in the session, from 1.
     pub number: u64,
-    /// The tables that it writes, or `query`.
+    /// Its name: see [`JobHandle::name`].
     pub name: String,
+    /// How far it is.
+    pub state: JobState,
     /// What was measured.
     pub snapshot: JobSnapshot,
     /// What was found out.
@@ -132,14 +151,39 @@ impl Jobs {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn add(&self, plan: StreamPlan, tables: Vec<String>, monitor: Monitor) {
+    /// Takes a job in. `name`: by default the tables that it writes.
+    pub(super) fn add(
+        &self,
+        running: &RunningJob,
+        plan: StreamPlan,
+        text: &str,
+        name: Option<&str>,
+    ) -> JobHandle {
+        let tables = inserted_tables(&plan);
+        let name = match (name, tables.as_slice()) {
+            (Some(name), _) => name.to_owned(),
+            (None, []) => "query".to_owned(),
+            (None, tables) => tables.join(", "),
+        };
+        let is_about_jobs = reads_system_only(&plan);
         let mut content = self.content();
         content.started += 1;
-        let (number, is_about_jobs) = (content.started, reads_system_only(&plan));
         let plan = Arc::new(plan);
-        content.jobs.push(Job { number, tables, plan, is_about_jobs, monitor, seen: Vec::new() });
-        let more = content.jobs.len().saturating_sub(MOST);
-        content.jobs.drain(..more);
+        let facts = Facts { number: content.started, name, tables, plan, text: text.to_owned() };
+        let handle = JobHandle::new(facts, running);
+        content.jobs.push(Job { handle: handle.clone(), is_about_jobs, seen: Vec::new() });
+        let mut more = content.jobs.len().saturating_sub(MOST);
+        content.jobs.retain(|job| {
+            let goes = more > 0 && job.handle.state().is_over();
+            more -= usize::from(goes);
+            !goes
+        });
+        handle
+    }
+
+    /// The handles of all jobs, the oldest first. Of those that are over only the last ones are known.
+    pub fn handles(&self) -> Vec<JobHandle> {
+        self.content().jobs.iter().map(|job| job.handle.clone()).collect()
     }
 
     /// All jobs now, the oldest first. No task waits for it.
@@ -158,6 +202,7 @@ impl Jobs {
             json!({
                 "job": status.number,
                 "name": status.name,
+                "state": status.state.name(),
                 "snapshot": status.snapshot.to_json(),
                 "diagnosis": status.diagnosis.to_json(),
             })
@@ -205,7 +250,7 @@ impl Jobs {
             Question::Findings => diagnosis.text() + &diagnosis.loads_text(),
             Question::Watermark => diagnosis.watermarks_text(),
             Question::Window => diagnosis.windows_text(),
-            Question::Lateness => lateness(&self.job(asked.job.as_ref())?.plan, &status.snapshot),
+            Question::Lateness => lateness(self.job(asked.job.as_ref())?.handle.plan(), &status.snapshot),
             Question::Analyze => return Err(Error::internal("session", "the job was not looked at")),
         })
     }
@@ -259,8 +304,15 @@ fn reads_system_only(plan: &StreamPlan) -> bool {
 
 fn status(job: &mut Job) -> JobStatus {
     let (before, snapshot) = job.look();
-    let diagnosis = diagnose(&job.plan, before.as_ref(), &snapshot);
-    JobStatus { number: job.number, name: job.name(), snapshot, diagnosis }
+    let handle = &job.handle;
+    let diagnosis = diagnose(handle.plan(), before.as_ref(), &snapshot);
+    JobStatus {
+        number: handle.number(),
+        name: handle.name().to_owned(),
+        state: handle.state(),
+        snapshot,
+        diagnosis,
+    }
 }
 
 /// The curve of each source: what a delay costs and buys.

@@ -56,7 +56,7 @@ fn run(session: &mut Session, text: &str) -> Result<(Vec<String>, Option<JobSumm
                 }
                 last = Some(query.finish()?);
             }
-            Outcome::Insert(insert) => last = Some(insert.finish()?),
+            Outcome::Insert(insert) => last = Some(insert.wait()?),
             Outcome::Rows(rows) => lines.extend(shown(&rows)),
             Outcome::Text(text) => lines.extend(text.lines().map(str::to_owned)),
             Outcome::Done(done) => lines.push(done),

@@ -29,17 +29,19 @@ use crate::connector::Connectors;
 use crate::connector::stream::Streams;
 use crate::error::{Error, Place, SourceText, Span, code};
 use crate::plan::{Lint, Planner, StreamPlan};
-use crate::runtime::{JobClock, JobOptions};
-use crate::sql::{self, CreateTable, CreateView, Drop, Explain, Insert, Show, SpannedStatement, Statement};
+use crate::runtime::{Job, JobClock, JobOptions, RunningJob};
+use crate::sql::{self, CreateTable, CreateView, Drop, Explain, Show, SpannedStatement, Statement};
 use crate::stream::Clock;
 
-pub use job::{InsertHandle, QueryHandle};
+pub use job::{JobHandle, JobState, QueryHandle};
+use jobs::OwnJobs;
 pub use jobs::{JobStatus, Jobs};
 pub use open_metrics::OPEN_METRICS;
+use register::Functions;
 pub use rows::QueryRows;
 pub use settings::{SettingInfo, Settings};
+#[doc(hidden)]
 pub use stepped::SteppedHandle;
-use register::Functions;
 use system::SystemTables;
 
 /// What a statement gave.
@@ -52,8 +54,8 @@ pub enum Outcome {
     Text(String),
     /// A query runs; its rows are to be taken.
     Query(Box<QueryHandle>),
-    /// Inserts run; they are to be waited for.
-    Insert(Box<InsertHandle>),
+    /// Inserts run, on threads of their own; whoever needs what they write waits for them.
+    Insert(JobHandle),
 }
 
 /// Tables, views and settings, and the statements that work on them.
@@ -87,7 +89,7 @@ pub struct Session {
     /// The text that was parsed last.
     source: Option<Arc<SourceText>>,
     clock: JobClock,
-    jobs: Jobs,
+    jobs: OwnJobs,
     system: SystemTables,
     /// The tables that the program feeds.
     streams: Streams,
@@ -109,8 +111,8 @@ impl Session {
 
     /// An empty session with these connectors.
     pub fn with_connectors(connectors: Connectors) -> Self {
-        let (clock, jobs) = (JobClock::default(), Jobs::default());
-        let system = SystemTables::new(jobs.clone(), clock.clone());
+        let (clock, jobs) = (JobClock::default(), OwnJobs::default());
+        let system = SystemTables::new(jobs.0.clone(), clock.clone());
         let mut connectors = connectors;
         connectors.add(Arc::new(system.clone()));
         let streams = Streams::default();
@@ -151,7 +153,7 @@ impl Session {
 
     /// Its jobs, running or done.
     pub fn jobs(&self) -> &Jobs {
-        &self.jobs
+        &self.jobs.0
     }
 
     /// The names of all functions that queries can use.
@@ -210,20 +212,7 @@ impl Session {
     /// Whatever planning or opening the tables finds.
     pub fn execute(&mut self, statement: &SpannedStatement) -> Result<Outcome, Error> {
         let place = Origin::of(statement, self.source.as_ref());
-        let mut outcome = self.dispatch(&statement.statement).map_err(|error| place.mark(error))?;
-        match &mut outcome {
-            Outcome::Query(query) => query.set_origin(place),
-            Outcome::Insert(insert) => insert.set_origin(place),
-            Outcome::Done(_) | Outcome::Rows(_) | Outcome::Text(_) => {}
-        }
-        Ok(outcome)
-    }
-
-    fn start_query(&mut self, statement: &SpannedStatement) -> Result<QueryHandle, Error> {
-        match self.execute(statement)? {
-            Outcome::Query(query) => Ok(*query),
-            _ => Err(Error::internal("session", "a query gave something else")),
-        }
+        self.dispatch(statement, &place).map_err(|error| place.mark(error))
     }
 
     /// The error with the text that was parsed last.
@@ -271,26 +260,29 @@ impl Session {
         self.planner().clone().with_table_lints()
     }
 
-    fn dispatch(&mut self, statement: &Statement) -> Result<Outcome, Error> {
-        match statement {
+    fn dispatch(&mut self, spanned: &SpannedStatement, place: &Origin) -> Result<Outcome, Error> {
+        match &spanned.statement {
             Statement::CreateTable(create) => self.create_table(create),
             Statement::CreateView(create) => self.create_view(create),
             Statement::Drop(drop) => self.drop(drop),
             Statement::Query(query) => {
                 let plan = self.planner().plan_query(query, &self.catalog)?;
-                let handle = QueryHandle::start(&plan, &self.connectors, &self.job_options())?;
-                self.add_side_tables(&plan)?;
-                self.jobs.add(plan, Vec::new(), handle.monitor());
-                Ok(Outcome::Query(Box::new(handle)))
+                let (running, job) = self.start(plan, &spanned.text)?;
+                Ok(Outcome::Query(Box::new(QueryHandle::new(running, job, place)?)))
             }
-            Statement::Insert(insert) => self.insert(&[insert.as_ref()]),
+            Statement::Insert(insert) => {
+                let plan = self.planner().plan_inserts(&[insert.as_ref()], &self.catalog)?;
+                self.insert(plan, &spanned.text, place)
+            }
             Statement::StatementSet(inserts) => {
-                self.insert(&inserts.iter().map(|spanned| &spanned.insert).collect::<Vec<_>>())
+                let inserts: Vec<_> = inserts.iter().map(|spanned| &spanned.insert).collect();
+                let plan = self.planner().plan_inserts(&inserts, &self.catalog)?;
+                self.insert(plan, &spanned.text, place)
             }
             Statement::Explain(explain) => self.explain_statement(explain),
             Statement::Diagnose(asked) => {
                 let over = asked.over.as_ref().map(|over| self.length(over)).transpose()?;
-                self.jobs.answer(asked, over).map(Outcome::Text)
+                self.jobs.0.answer(asked, over).map(Outcome::Text)
             }
             Statement::Set(setting) => {
                 let known = self.settings.get(&setting.key.name).is_ok();
@@ -403,19 +395,26 @@ impl Session {
                 .at(statement.span)
                 .hint("Say how long to look: EXPLAIN ANALYZE FOR INTERVAL '5' SECOND …, or add a LIMIT."));
         }
-        let done = analyze::run(self.dispatch(&statement.statement)?, over)?;
+        let place = Origin::of(statement, self.source.as_ref());
+        let done = analyze::run(self.dispatch(statement, &place)?, over)?;
         Ok(Outcome::Text(match explain.json {
             true => format!("{:#}\n", analyze::to_json(&plan, None, &done)),
             false => analyze::text(&plan, None, &done),
         }))
     }
 
-    fn insert(&mut self, inserts: &[&Insert]) -> Result<Outcome, Error> {
-        let plan = self.planner().plan_inserts(inserts, &self.catalog)?;
-        let handle = InsertHandle::start(&plan, &self.connectors, &self.job_options())?;
+    fn insert(&mut self, plan: StreamPlan, text: &str, place: &Origin) -> Result<Outcome, Error> {
+        let (running, job) = self.start(plan, text)?;
+        job.run(running, place)?;
+        Ok(Outcome::Insert(job))
+    }
+
+    /// Starts a plan as a job of the session.
+    fn start(&mut self, plan: StreamPlan, text: &str) -> Result<(RunningJob, JobHandle), Error> {
+        let running = Job::start(&plan, &self.connectors, &self.job_options())?;
         self.add_side_tables(&plan)?;
-        self.jobs.add(plan, handle.tables().to_vec(), handle.monitor());
-        Ok(Outcome::Insert(Box::new(handle)))
+        let job = self.jobs.0.add(&running, plan, text, self.settings.pipeline_name());
+        Ok((running, job))
     }
 
     /// The side tables of a plan that runs are tables like others from now on.
@@ -486,7 +485,7 @@ impl Session {
             Show::Functions => {
                 Ok(Outcome::Rows(describe::texts(&[("function", self.planner().function_names())])?))
             }
-            Show::Jobs => Ok(Outcome::Rows(describe::jobs(&self.jobs)?)),
+            Show::Jobs => Ok(Outcome::Rows(describe::jobs(&self.jobs.0)?)),
             Show::Create(name) => Ok(Outcome::Text(describe::create_statement(self.relation(name)?))),
         }
     }

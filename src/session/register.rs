@@ -24,9 +24,11 @@ impl Functions {
     /// The planner with all of them.
     pub(super) fn add_to(&self, planner: Planner) -> Planner {
         let registered = "each was tried when it was registered";
-        let scalar = |planner: Planner, function: &ScalarUDF| planner.with_udf(function.clone()).expect(registered);
-        let aggregate =
-            |planner: Planner, function: &AggregateUDF| planner.with_udaf(function.clone()).expect(registered);
+        let scalar =
+            |planner: Planner, function: &ScalarUDF| planner.with_udf(function.clone()).expect(registered);
+        let aggregate = |planner: Planner, function: &AggregateUDF| {
+            planner.with_udaf(function.clone()).expect(registered)
+        };
         let planner = self.scalars.iter().fold(planner, scalar);
         self.aggregates.iter().fold(planner, aggregate)
     }

@@ -6,13 +6,14 @@ use std::task::{Context, Poll};
 use arrow::record_batch::RecordBatch;
 use futures_core::Stream;
 
-use super::{QueryHandle, Session};
+use super::{Outcome, QueryHandle, Session};
 use crate::error::{Error, code};
 use crate::sql::Statement;
 use crate::stream::StreamBatch;
 
 impl Session {
-    /// Starts a query. Its rows are taken as a blocking iterator, as a [`Stream`] in any executor, or
+    /// Starts a query. Its rows are taken as a blocking iterator, as a [`Stream`] in
+    /// any executor, or
     /// with [`QueryHandle::next_batch`], which also tells what each row does to the result. Dropping the
     /// handle stops the query.
     ///
@@ -40,15 +41,47 @@ impl Session {
         let [only] = statements.as_slice() else {
             let message = format!("one query is expected here, not {} statements", statements.len());
             let place = statements.get(1).map(|second| second.span);
-            return Err(self.in_source(
-                wrong(message).at(place).hint("Run the others first, with Session::execute."),
-            ));
+            return Err(
+                self.in_source(wrong(message).at(place).hint("Run the others first, with Session::run."))
+            );
         };
         if !matches!(only.statement, Statement::Query(_)) {
             let error = wrong("this is no query".to_owned()).at(only.span);
-            return Err(self.in_source(error.hint("Use Session::execute for all other statements.")));
+            return Err(self.in_source(error.hint("Use Session::run for all other statements.")));
         }
-        self.start_query(only)
+        match self.execute(only)? {
+            Outcome::Query(query) => Ok(*query),
+            _ => Err(Error::internal("session", "a query gave something else")),
+        }
+    }
+
+    /// Runs a script: its statements one after another. Queries and inserts are started and given back
+    /// while they run; whoever needs what an insert writes waits for its job.
+    ///
+    /// The first statement that fails ends it; what the others have done stays.
+    ///
+    /// ```
+    /// use tidegate::{Outcome, Session};
+    ///
+    /// let mut session = Session::new();
+    /// let script = "
+    ///     CREATE TABLE numbers (n BIGINT) WITH ('connector' = 'memory');
+    ///     INSERT INTO numbers VALUES (1), (2), (3);";
+    /// for outcome in session.run(script)? {
+    ///     if let Outcome::Insert(job) = outcome {
+    ///         assert_eq!(job.wait()?.rows_out, 3);
+    ///     }
+    /// }
+    /// assert_eq!(session.query("SELECT n FROM numbers")?.finish()?.rows_out, 3);
+    /// # Ok::<(), tidegate::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `S…` if the text is no SQL, and then nothing of it runs; whatever planning or opening the tables
+    /// finds.
+    pub fn run(&mut self, script: &str) -> Result<Vec<Outcome>, Error> {
+        let statements = self.parse("<script>", script)?;
+        statements.iter().map(|statement| self.execute(statement)).collect()
     }
 }
 
@@ -91,7 +124,7 @@ impl Iterator for QueryRows {
         }
         let next = match query.next_batch() {
             Ok(Some(batch)) => query.plain(batch).map(Some),
-            Ok(None) => query.wait().map(|()| None),
+            Ok(None) => query.end().map(|_| None),
             Err(error) => Err(error),
         };
         query.is_exhausted = !matches!(next, Ok(Some(_)));
@@ -113,7 +146,7 @@ impl Stream for QueryHandle {
             Poll::Ready(Ok(Some(batch))) => query.plain(batch).map(Some),
             Poll::Ready(Ok(None)) => match query.poll_over(cx) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(()) => query.wait().map(|()| None),
+                Poll::Ready(()) => query.end().map(|_| None),
             },
             Poll::Ready(Err(error)) => Err(error),
         };

@@ -19,6 +19,8 @@ enum Kind {
     Zone,
     /// One of these words.
     Word(&'static [&'static str]),
+    /// Any text.
+    Text,
 }
 
 /// A setting as `SET` and the manual show it.
@@ -41,6 +43,7 @@ const BUFFER_TIMEOUT: &str = "execution.buffer-timeout";
 const TIME_ZONE: &str = "session.time-zone";
 const LATE_MAX_ROWS: &str = "late-rows.max-rows";
 const WATERMARK_INTERVAL: &str = "pipeline.auto-watermark-interval";
+const PIPELINE_NAME: &str = "pipeline.name";
 const LATENCY_INTERVAL: &str = "metrics.latency.interval";
 const LATENCY_GRANULARITY: &str = "metrics.latency.granularity";
 
@@ -101,6 +104,13 @@ const ALL: &[SettingInfo] = &[
         default: "200 ms",
         about: "How often watermarks of 'scan.watermark.emit.strategy' = 'on-periodic' move.",
         kind: Kind::Duration { least: Duration::from_millis(1) },
+    },
+    SettingInfo {
+        key: PIPELINE_NAME,
+        aliases: &[],
+        default: "",
+        about: "The name of the jobs that are started from now on; by default the tables that they write.",
+        kind: Kind::Text,
     },
     SettingInfo {
         key: TIME_ZONE,
@@ -210,6 +220,11 @@ impl Settings {
         self.count(LATE_MAX_ROWS)
     }
 
+    /// The name of the jobs to come, if they have one.
+    pub fn pipeline_name(&self) -> Option<&str> {
+        self.values.get(PIPELINE_NAME).map(String::as_str).filter(|name| !name.is_empty())
+    }
+
     /// The session's time zone.
     pub fn time_zone(&self) -> Tz {
         zone_of(&self.text_of(TIME_ZONE)).unwrap_or(Tz::UTC)
@@ -279,6 +294,7 @@ fn check(info: &SettingInfo, value: &str) -> Result<(), Error> {
                 }))
             }
         },
+        Kind::Text => Ok(()),
         Kind::Word(words) if words.contains(&value) => Ok(()),
         Kind::Word(words) => Err(invalid(format!("'{}'", words.join("' or '")))),
     }

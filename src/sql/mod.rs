@@ -73,6 +73,7 @@ mod variables;
 use sqlparser::ast::{Expr, FunctionArguments, Ident, ObjectName, WindowType};
 
 pub use ast::*;
+#[doc(hidden)]
 pub use scan::{Piece, PieceKind, scan};
 pub use variables::Variables;
 
@@ -151,6 +152,7 @@ pub fn is_complete(text: &str) -> bool {
 
 /// A table argument of a function: `TABLE t`, a subquery, each with or without `PARTITION BY`.
 #[derive(Debug, Clone, PartialEq)]
+#[doc(hidden)]
 pub struct TableArgument<'a> {
     /// The rows.
     pub input: TableInput<'a>,
@@ -160,6 +162,7 @@ pub struct TableArgument<'a> {
 
 /// Where the rows of a table argument come from.
 #[derive(Debug, Clone, PartialEq)]
+#[doc(hidden)]
 pub enum TableInput<'a> {
     /// `TABLE t`, or `t` alone: the parts of its name.
     Name(Vec<&'a Ident>),
@@ -168,6 +171,7 @@ pub enum TableInput<'a> {
 }
 
 /// The table argument that an argument's expression is, if it can be one; a bare column can.
+#[doc(hidden)]
 pub fn table_argument(expr: &Expr) -> Option<TableArgument<'_>> {
     let input = |input| Some(TableArgument { input, partition_by: &[] });
     match expr {

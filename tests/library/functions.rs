@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, StringArray};
+use arrow::array::{ArrayRef, AsArray, Float64Array, Int64Array, StringArray};
 use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema};
 use arrow::record_batch::RecordBatch;
 use datafusion_common::{Result as DfResult, ScalarValue, exec_err};
@@ -45,9 +45,7 @@ fn a_function_is_called_wherever_an_expression_stands() {
     assert_eq!(rows(&mut session, sql), ["4|4", "6|10"]);
     // It is still there with other settings, in views, and over constants.
     session.set("session.time-zone", "Europe/Berlin").unwrap();
-    for statement in session.parse("test", "CREATE VIEW w AS SELECT twice(21) AS answer").unwrap() {
-        session.execute(&statement).unwrap();
-    }
+    session.run("CREATE VIEW w AS SELECT twice(21) AS answer").unwrap();
     assert_eq!(rows(&mut session, "SELECT answer FROM w"), ["42"]);
     assert!(session.function_names().contains(&"twice".to_owned()));
 }
@@ -56,9 +54,8 @@ fn a_function_is_called_wherever_an_expression_stands() {
 fn names_of_functions_are_taken_once() {
     let mut session = Session::new();
     session.register_udf(twice()).unwrap();
-    let same = |name: &str| {
-        function(name, DataType::Int64, Volatility::Immutable, |args| Ok(args[0].clone()))
-    };
+    let same =
+        |name: &str| function(name, DataType::Int64, Volatility::Immutable, |args| Ok(args[0].clone()));
     for name in ["twice", "TWICE", "abs", "count", "row_number", "tumble", "HOP_START", "proctime"] {
         assert_eq!(code(&session.register_udf(same(name)).unwrap_err()), "C005", "{name}");
         let aggregate = sum_of(name, |values| values.iter().sum());
@@ -162,10 +159,7 @@ fn an_aggregate_works_in_every_kind_of_window() {
             "HOP(TABLE s, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '2' SECOND)",
             vec!["1.0", "3.0", "5.0", "3.0", "4.0", "4.0"],
         ),
-        (
-            "CUMULATE(TABLE s, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '10' SECOND)",
-            vec!["6.0", "10.0"],
-        ),
+        ("CUMULATE(TABLE s, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '10' SECOND)", vec!["6.0", "10.0"]),
         ("SESSION(TABLE s, DESCRIPTOR(ts), INTERVAL '3' SECOND)", vec!["6.0", "4.0"]),
     ];
     for (window, expected) in windows {

@@ -118,15 +118,11 @@ fn names_are_taken_once() {
     let (mut session, _input) = session_with(&table());
     assert_eq!(code(&session.register_stream(&table()).unwrap_err()), "C005");
     session.register_stream(&StreamTable::new("S", schema())).unwrap();
-    for statement in session.parse("test", "CREATE VIEW v AS SELECT 1 AS one").unwrap() {
-        session.execute(&statement).unwrap();
-    }
+    session.run("CREATE VIEW v AS SELECT 1 AS one").unwrap();
     let view = StreamTable::new("v", schema());
     assert_eq!(code(&session.register_stream(&view).unwrap_err()), "C005");
     // What could not be registered is not half there.
-    for statement in session.parse("test", "DROP VIEW v").unwrap() {
-        session.execute(&statement).unwrap();
-    }
+    session.run("DROP VIEW v").unwrap();
     session.register_stream(&view).unwrap();
 }
 
@@ -188,9 +184,7 @@ fn a_dropped_table_ends_its_queries_and_refuses_rows() {
     let (mut session, input) = session_with(&table());
     let query = session.query("SELECT v FROM s").unwrap();
     input.push(&batch(&[(0, "a", 1)])).unwrap();
-    for statement in session.parse("test", "DROP TABLE s").unwrap() {
-        session.execute(&statement).unwrap();
-    }
+    session.run("DROP TABLE s").unwrap();
     assert_eq!(code(&input.push(&batch(&[(0, "a", 2)])).unwrap_err()), "R011");
     assert_eq!(all(query).unwrap(), ["1"]);
     // The name is free again; the old handle is of the old table.

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use futures_core::Stream;
 use tidegate::connector::StreamTable;
-use tidegate::session::QueryHandle;
+use tidegate::session::{JobState, QueryHandle};
 use tidegate::stream::RowKind;
 use tidegate::{Error, Session};
 
@@ -99,13 +99,14 @@ fn changes_are_not_taken_for_rows() {
 fn a_handle_that_is_dropped_stops_its_query() {
     let (mut session, input) = session_with(&table());
     let query = session.query("SELECT v FROM s").unwrap();
-    let monitor = query.monitor();
+    let job = query.job().clone();
     input.push(&batch(&[(0, "a", 1)])).unwrap();
-    assert!(!monitor.snapshot().is_over);
+    assert!(!job.state().is_over());
     let mut rows = query.into_iter();
     assert_eq!(lines(&rows.next().unwrap().unwrap()), ["1"]);
     drop(rows);
-    assert!(monitor.snapshot().is_over);
+    assert_eq!(job.state(), JobState::Stopped);
+    assert_eq!(job.wait().unwrap_err().code(), "R000");
     // The stream is there for the next one, with what comes then.
     input.push(&batch(&[(0, "a", 2)])).unwrap();
     input.end();

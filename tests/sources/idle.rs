@@ -171,7 +171,7 @@ fn b005_back_pressure_is_no_idleness() {
     session.set_clock(Arc::<VirtualClock>::clone(&clock));
     session.set("execution.batch-rows", "512").unwrap();
     let mut query = crate::running::query(&mut session, dir.path(), &script).unwrap();
-    let monitor = query.monitor();
+    let monitor = query.job().monitor().clone();
     let deadline = std::time::Instant::now() + Duration::from_secs(60);
     let mut held_up = 0;
     let mut rows = 0;

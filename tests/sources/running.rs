@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use tidegate::Error;
-use tidegate::runtime::{Canceller, JobSummary, Monitor, SplitState, SplitStatus};
-use tidegate::session::{Outcome, QueryHandle, Session};
+use tidegate::runtime::{JobSummary, SplitState, SplitStatus};
+use tidegate::session::{JobHandle, Outcome, QueryHandle, Session};
 use tidegate::stream::{Clock, StreamBatch};
 
 /// Longer than anything takes that works.
@@ -19,8 +19,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// A query, its rows as text, `a,b`.
 pub(crate) struct Running {
     rows: Receiver<String>,
-    canceller: Canceller,
-    monitor: Monitor,
+    job: JobHandle,
     thread: JoinHandle<Result<JobSummary, Error>>,
 }
 
@@ -45,7 +44,7 @@ impl Running {
         session.set("execution.parallelism", &parallelism.to_string()).unwrap();
         session.set("execution.batch-rows", &batch_rows.to_string()).unwrap();
         let query = query(&mut session, dir, script).unwrap_or_else(|error| panic!("{error}"));
-        let (canceller, monitor) = (query.canceller(), query.monitor());
+        let job = query.job().clone();
         let (sender, rows) = sync_channel(100_000);
         let thread = std::thread::spawn(move || {
             let mut query = query;
@@ -57,7 +56,7 @@ impl Running {
             }
             query.finish()
         });
-        Self { rows, canceller, monitor, thread }
+        Self { rows, job, thread }
     }
 
     /// The next row.
@@ -81,11 +80,11 @@ impl Running {
 
     /// Where the only listening source waits for connections.
     pub(crate) fn address(&self) -> SocketAddr {
-        self.monitor.listening()[0].1
+        self.job.monitor().listening()[0].1
     }
 
     pub(crate) fn splits(&self) -> Vec<SplitStatus> {
-        self.monitor.splits()
+        self.job.monitor().splits()
     }
 
     /// Waits until the splits are as wanted.
@@ -119,7 +118,7 @@ impl Running {
 
     /// Stops it, and gives the rows that are left.
     pub(crate) fn stop(self) -> Vec<String> {
-        self.canceller.cancel();
+        self.job.stop();
         let rows = self.rows.iter().collect();
         let error = self.thread.join().unwrap().map(|_| ()).unwrap_err();
         assert_eq!(error.exit_code(), 130, "{error}");

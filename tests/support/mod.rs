@@ -74,7 +74,7 @@ pub(crate) fn run(session: &mut Session, name: &str, script: &str) -> Vec<Step> 
                 }
                 steps.push(Step::Query(answer));
             }
-            Ok(Outcome::Insert(insert)) => steps.push(Step::Insert(insert.finish())),
+            Ok(Outcome::Insert(insert)) => steps.push(Step::Insert(insert.wait())),
             Ok(Outcome::Done(_) | Outcome::Rows(_) | Outcome::Text(_)) => {}
             Err(error) => steps.push(Step::Failed(error)),
         }

@@ -202,8 +202,9 @@ impl Hub {
         }
         if state.splits[split].ended {
             let name = &state.splits[split].name;
-            return Err(self
-                .misuse(&format!("the split \"{name}\" has ended"), "Push everything before you end it."));
+            return Err(
+                self.misuse(&format!("the split \"{name}\" has ended"), "Push everything before you end it.")
+            );
         }
         if state.detached && state.readers.is_empty() {
             return Err(self.misuse("its session is gone, and with it all who read", "Stop pushing."));

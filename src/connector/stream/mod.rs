@@ -235,8 +235,10 @@ impl Streams {
     }
 
     /// Feeds a stream from an iterator.
-    pub(crate) fn pull_iter<T, E>(input: StreamInput, rows: impl Iterator<Item = Result<T, E>> + Send + 'static)
-    where
+    pub(crate) fn pull_iter<T, E>(
+        input: StreamInput,
+        rows: impl Iterator<Item = Result<T, E>> + Send + 'static,
+    ) where
         T: Into<StreamEvent>,
         E: Display,
     {

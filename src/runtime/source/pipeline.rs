@@ -160,7 +160,7 @@ impl SplitRead {
         self.rejected.is_empty() && matches!(self.elements.as_slice(), [StreamElement::Watermark(_)])
     }
 
-    fn of(element: StreamElement) -> Self {
+    pub(super) fn of(element: StreamElement) -> Self {
         Self { elements: vec![element], rejected: Vec::new() }
     }
 }

@@ -8,13 +8,14 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::super::channel::{Sender, Signal, lock};
+use super::super::control::Stops;
 use super::super::job::panic_text;
 use super::super::merge::{Inputs, Polled};
 use super::alignment::Aligned;
 use super::board::{SplitCell, SplitState};
 use super::idle::IdleTimer;
 use super::pipeline::{SourceShape, SplitPipeline, SplitRead, Step};
-use crate::connector::{CancelToken, Source};
+use crate::connector::Source;
 use crate::error::Error;
 use crate::stream::{Clock, StreamElement, StreamStatus, Watermark};
 
@@ -76,7 +77,7 @@ pub(in super::super) struct Reading {
     pub(in super::super) goes_on: bool,
     /// What wakes the task that merges the splits.
     pub(in super::super) task: Arc<Signal>,
-    pub(in super::super) cancel: CancelToken,
+    pub(in super::super) stops: Stops,
     /// The table.
     pub(in super::super) name: String,
     /// Where rows go that can't be read, if anywhere.
@@ -95,7 +96,7 @@ struct Shared {
     failed: AtomicBool,
     /// The task that merges the splits.
     task: Arc<Signal>,
-    cancel: CancelToken,
+    stops: Stops,
     shape: Arc<SourceShape>,
     aligned: Option<Aligned>,
 }
@@ -173,7 +174,7 @@ impl SplitInputs {
             count: AtomicUsize::new(splits),
             failed: AtomicBool::new(false),
             task: reading.task,
-            cancel: reading.cancel,
+            stops: reading.stops,
             shape: Arc::clone(shape),
             aligned: reading.aligned,
         });
@@ -426,6 +427,10 @@ impl SplitReaders {
             work.queue.extend(quiet.into_iter().map(|((_, split), pipeline)| (split, pipeline)));
             work.closed
         };
+        if self.shared.stops.drain.is_set() {
+            self.source = None;
+            return std::mem::take(&mut lock(&self.shared.work).grows);
+        }
         let Some((source, _)) = self.source.as_mut().filter(|_| !is_closed) else { return false };
         let found = discover(&self.shared, source.as_mut());
         if found != Found::Nothing {
@@ -449,7 +454,9 @@ impl SplitReaders {
 /// Reads one batch of a split and puts it where the task takes it, or the split to the quiet ones:
 /// whether it did that.
 fn read(shared: &Shared, split: usize, mut pipeline: SplitPipeline) -> bool {
-    if let Some(aligned) = shared.aligned.as_ref().filter(|aligned| aligned.is_ahead(pipeline.reached())) {
+    let is_drained = shared.stops.drain.is_set();
+    let is_ahead = |aligned: &&Aligned| !is_drained && aligned.is_ahead(pipeline.reached());
+    if let Some(aligned) = shared.aligned.as_ref().filter(is_ahead) {
         // Its watermark may move with the clock all the same.
         let ticked = pipeline.tick();
         let mut work = lock(&shared.work);
@@ -462,8 +469,11 @@ fn read(shared: &Shared, split: usize, mut pipeline: SplitPipeline) -> bool {
         return !moved;
     }
     let begun = Instant::now();
-    let read = catch_unwind(AssertUnwindSafe(|| pipeline.next()))
-        .unwrap_or_else(|panic| Err(Error::internal("source", panic_text(panic.as_ref()))));
+    let read = match is_drained {
+        true => Ok(Step::Read(SplitRead::of(StreamElement::End))),
+        false => catch_unwind(AssertUnwindSafe(|| pipeline.next()))
+            .unwrap_or_else(|panic| Err(Error::internal("source", panic_text(panic.as_ref())))),
+    };
     let mut work = lock(&shared.work);
     if work.closed {
         return true;
@@ -518,11 +528,12 @@ fn read(shared: &Shared, split: usize, mut pipeline: SplitPipeline) -> bool {
 fn next_split(shared: &Shared) -> Option<(usize, SplitPipeline)> {
     let mut work = lock(&shared.work);
     loop {
-        if work.closed || shared.cancel.is_cancelled() {
+        if work.closed || shared.stops.cancel.is_cancelled() {
             return None;
         }
         let now = Instant::now();
-        while let Some(entry) = work.quiet.first_entry().filter(|entry| entry.key().0 <= now) {
+        let is_due = |due: Instant| due <= now || shared.stops.drain.is_set();
+        while let Some(entry) = work.quiet.first_entry().filter(|entry| is_due(entry.key().0)) {
             let ((_, split), pipeline) = entry.remove_entry();
             work.queue.push_back((split, pipeline));
         }
@@ -531,7 +542,7 @@ fn next_split(shared: &Shared) -> Option<(usize, SplitPipeline)> {
         }
         let due = work.quiet.first_key_value().map(|((due, _), _)| due.saturating_duration_since(now));
         work = match due {
-            Some(due) => wait(&shared.work_added, work, due),
+            Some(due) => wait(&shared.work_added, work, due.min(LONGEST_SLEEP)),
             None => shared.work_added.wait(work).unwrap_or_else(PoisonError::into_inner),
         };
     }
@@ -552,7 +563,12 @@ fn keep_looking(shared: &Shared, mut source: Box<dyn Source>, interval: Duration
         {
             let mut work = lock(&shared.work);
             loop {
-                if work.closed || shared.cancel.is_cancelled() {
+                if work.closed || shared.stops.cancel.is_cancelled() {
+                    return;
+                }
+                if shared.stops.drain.is_set() {
+                    work.grows = false;
+                    shared.task.notify();
                     return;
                 }
                 let left = due.saturating_duration_since(Instant::now());

@@ -49,6 +49,37 @@ fn the_end_of_the_input_commits_the_sink() {
 }
 
 #[test]
+fn a_drained_job_ends_as_if_its_input_had() {
+    for seed in SEEDS {
+        let splits = vec![vec![Step::Forever], vec![Step::Rows(vec![7]); 100]];
+        let test = Test { splits, ..Test::default() };
+        let mut job = start(&test, SinkTarget::Result, seed);
+        job.hold(true);
+        job.settle().unwrap();
+        let read = job.summary().rows_in;
+        job.drain();
+        job.hold(false);
+        job.settle().unwrap();
+        let summary = job.summary();
+        assert!(job.is_over() && summary.reconciles(), "seed {seed}");
+        assert_eq!((summary.rows_in, summary.rows_out), (read, read), "seed {seed}");
+        assert_eq!(taken(&mut job).len() as u64, read, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_drained_job_commits_its_sink() {
+    for seed in SEEDS {
+        let test = Test { splits: vec![vec![Step::Forever]], ..Test::default() };
+        let mut job = start(&test, SinkTarget::Table(table()), seed);
+        job.drain();
+        job.settle().unwrap();
+        assert!(job.is_over(), "seed {seed}");
+        assert_eq!(*lock(&test.told), ["finish"], "seed {seed}");
+    }
+}
+
+#[test]
 fn a_failure_aborts_the_sink_and_is_told_again() {
     for (seed, step) in SEEDS.zip([Step::Fail, Step::Panic].into_iter().cycle()) {
         let is_panic = matches!(step, Step::Panic);

@@ -222,7 +222,7 @@ fn jobs(job: &JobStatus, rows: &mut Vec<Row>) {
     let mut row = start(job);
     row.extend([
         job.name.as_str().into(),
-        if snapshot.is_over { "done" } else { "running" }.into(),
+        job.state.name().into(),
         millis(snapshot.elapsed_us),
         read.into(),
         written.into(),

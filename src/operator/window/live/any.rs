@@ -8,8 +8,8 @@ use datafusion_common::ScalarValue;
 use datafusion_expr::Accumulator;
 use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
 
-use super::accumulator::{Accumulators, Input, Use};
 use super::super::steady::Steady;
+use super::accumulator::{Accumulators, Input, Use};
 use super::one_group::{OneGroup, is_two_minded};
 use crate::error::Error;
 use crate::operator::evaluate::{arrow_failure, failure};
