@@ -1,4 +1,4 @@
-//! The examples do what they say. `cargo test` builds them; alone: `cargo test --examples --test examples`.
+//! The examples do what they say. `cargo test` builds them; alone: `cargo build --examples && cargo test --test examples`.
 
 use std::env;
 use std::process::Command;

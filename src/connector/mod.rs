@@ -51,7 +51,65 @@ pub use socket::Socket;
 pub use stdio::{Stdin, Stdout};
 pub use stream::{StreamEvent, StreamInput, StreamTable};
 
-/// A kind of table: the value of `'connector'`.
+/// A kind of table: the value of `'connector'`. A program adds its own with
+/// [`Session::register_connector`](crate::session::Session::register_connector).
+///
+/// ```
+/// use std::sync::Arc;
+/// use tidegate::arrow::array::{ArrayRef, Int64Array, RecordBatch};
+/// use tidegate::catalog::{Table, TableFacts};
+/// use tidegate::connector::{Connector, Lines, OptionReader, Read, ReadRequest, Source, SplitReader};
+/// use tidegate::{Error, Session};
+///
+/// /// One row: the value of the option `'is'`.
+/// struct One;
+///
+/// fn value(table: &Table) -> Result<i64, Error> {
+///     let options = OptionReader::new("connector \"one\"", &table.options, &[&["is"]])?;
+///     Ok(options.integer("is", 0..=9)?.unwrap_or(1))
+/// }
+///
+/// impl Connector for One {
+///     fn name(&self) -> &'static str {
+///         "one"
+///     }
+///     fn check(&self, table: &Table) -> Result<TableFacts, Error> {
+///         value(table)?;
+///         Ok(TableFacts::source(true))
+///     }
+///     fn source(&self, table: &Table, request: &ReadRequest) -> Result<Box<dyn Source>, Error> {
+///         Ok(Box::new(OneSplit(Some(value(table)?), request.clone())))
+///     }
+/// }
+///
+/// struct OneSplit(Option<i64>, ReadRequest);
+///
+/// impl Source for OneSplit {
+///     fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Error> {
+///         Ok(vec![Box::new(OneSplit(self.0.take(), self.1.clone()))])
+///     }
+/// }
+///
+/// impl SplitReader for OneSplit {
+///     fn name(&self) -> &str {
+///         "one"
+///     }
+///     fn next(&mut self) -> Result<Read, Error> {
+///         let Some(value) = self.0.take() else { return Ok(Read::End) };
+///         let column: ArrayRef = Arc::new(Int64Array::from(vec![value]));
+///         let rows = RecordBatch::try_from_iter([("n", column)]).expect("one column");
+///         Ok(Read::Rows(self.1.select(&rows, Lines::From(1))?))
+///     }
+/// }
+///
+/// let mut session = Session::new();
+/// session.register_connector(Arc::new(One))?;
+/// session.run("CREATE TABLE seven (n BIGINT) WITH ('connector' = 'one', 'is' = '7')")?;
+/// assert_eq!(session.query("SELECT n FROM seven")?.into_iter().count(), 1);
+/// let error = session.run("CREATE TABLE ten (n BIGINT) WITH ('connector' = 'one', 'is' = '10')").err();
+/// assert_eq!(error.expect("too large").code(), "C002");
+/// # Ok::<(), Error>(())
+/// ```
 pub trait Connector: Send + Sync {
     /// The value of `'connector'`.
     fn name(&self) -> &'static str;

@@ -72,7 +72,9 @@ impl Session {
     ///         assert_eq!(job.wait()?.rows_out, 3);
     ///     }
     /// }
-    /// assert_eq!(session.query("SELECT n FROM numbers")?.finish()?.rows_out, 3);
+    /// for batch in session.query("SELECT COUNT(*) FROM numbers")? {
+    ///     assert_eq!(batch?.num_rows(), 1);
+    /// }
     /// # Ok::<(), tidegate::Error>(())
     /// ```
     ///
