@@ -163,7 +163,9 @@ fn every_folder_says_what_is_absent_from_it() {
 #[test]
 fn no_file_names_a_path_of_somebodys_machine() {
     let mut paths = Vec::new();
-    for folder in ["src", "tests", "docs", "queries", "benches", "grammar-tests", ".ci", ".config"] {
+    for folder in
+        ["src", "tests", "docs", "queries", "benches", "examples", "grammar-tests", ".ci", ".config"]
+    {
         files_below(&root().join(folder), &mut paths);
     }
     for file in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "Cargo.toml"] {

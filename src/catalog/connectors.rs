@@ -19,6 +19,18 @@ pub struct TableFacts {
     pub takes_changelog: bool,
 }
 
+impl TableFacts {
+    /// Of a table that can be read only.
+    pub fn source(bounded: bool) -> Self {
+        Self { is_source: true, is_sink: false, bounded, takes_changelog: false }
+    }
+
+    /// Of a table that can be written only.
+    pub fn sink(takes_changelog: bool) -> Self {
+        Self { is_source: false, is_sink: true, bounded: true, takes_changelog }
+    }
+}
+
 /// What is known of a table without reading its rows.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TableStatistics {

@@ -35,9 +35,11 @@ impl Relation {
 }
 
 /// The connector of the tables `system.…`, which a session has without creating them.
+#[doc(hidden)]
 pub const SYSTEM_CONNECTOR: &str = "system";
 
 /// The option of a table `system.…` that is read as a stream: how often, microseconds.
+#[doc(hidden)]
 pub const SYSTEM_EVERY: &str = "every";
 
 /// All tables and views of a session. Names are compared as they are: the binder has folded
@@ -61,12 +63,14 @@ impl Catalog {
     }
 
     /// Sets the tables `system.…`.
+    #[doc(hidden)]
     pub fn set_system(&mut self, tables: Vec<Table>) {
         let named = |table: Table| (table.name.clone(), Relation::Table(Arc::new(table)));
         self.system = tables.into_iter().map(named).collect();
     }
 
     /// The names of the tables `system.…`, in order.
+    #[doc(hidden)]
     pub fn system_names(&self) -> impl Iterator<Item = &str> {
         self.system.keys().map(String::as_str)
     }

@@ -6,14 +6,17 @@ mod assembly;
 mod datagen;
 mod feed;
 mod filesystem;
+#[doc(hidden)]
 pub mod format;
 mod input;
+mod lines;
 mod memory;
 mod options;
 mod print;
 mod pump;
 mod socket;
 mod stdio;
+pub(crate) mod stream;
 #[cfg(test)]
 mod testing;
 mod text_split;
@@ -24,23 +27,89 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, Field, SchemaRef};
 use arrow::record_batch::RecordBatch;
+
+use lines::{Formats, WithFormats};
 
 use crate::catalog::{ConnectorCatalog, Options, Table, TableFacts, TableStatistics};
 use crate::error::{Error, code, did_you_mean};
 use crate::stream::{StreamBatch, Watermark};
 
+use assembly::{Assembly, SplitFacts};
+
 pub use assembly::INGESTION_TIME;
 pub use datagen::Datagen;
+#[doc(hidden)]
 pub use feed::{Feed, FeedEvent};
 pub use filesystem::Filesystem;
+pub use lines::{DecodedLines, Format, LineDecoder, LineEncoder};
 pub use memory::Memory;
+pub use options::OptionReader;
 pub use print::{Blackhole, Print};
 pub use socket::Socket;
 pub use stdio::{Stdin, Stdout};
+pub use stream::{StreamEvent, StreamInput, StreamTable};
 
-/// A kind of table: the value of `'connector'`.
+/// A kind of table: the value of `'connector'`. A program adds its own with
+/// [`Session::register_connector`](crate::session::Session::register_connector).
+///
+/// ```
+/// use std::sync::Arc;
+/// use tidegate::arrow::array::{ArrayRef, Int64Array, RecordBatch};
+/// use tidegate::catalog::{Table, TableFacts};
+/// use tidegate::connector::{Connector, Lines, OptionReader, Read, ReadRequest, Source, SplitReader};
+/// use tidegate::{Error, Session};
+///
+/// /// One row: the value of the option `'is'`.
+/// struct One;
+///
+/// fn value(table: &Table) -> Result<i64, Error> {
+///     let options = OptionReader::new("connector \"one\"", &table.options, &[&["is"]])?;
+///     Ok(options.integer("is", 0..=9)?.unwrap_or(1))
+/// }
+///
+/// impl Connector for One {
+///     fn name(&self) -> &'static str {
+///         "one"
+///     }
+///     fn check(&self, table: &Table) -> Result<TableFacts, Error> {
+///         value(table)?;
+///         Ok(TableFacts::source(true))
+///     }
+///     fn source(&self, table: &Table, request: &ReadRequest) -> Result<Box<dyn Source>, Error> {
+///         Ok(Box::new(OneSplit(Some(value(table)?), request.clone())))
+///     }
+/// }
+///
+/// struct OneSplit(Option<i64>, ReadRequest);
+///
+/// impl Source for OneSplit {
+///     fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Error> {
+///         Ok(vec![Box::new(OneSplit(self.0.take(), self.1.clone()))])
+///     }
+/// }
+///
+/// impl SplitReader for OneSplit {
+///     fn name(&self) -> &str {
+///         "one"
+///     }
+///     fn next(&mut self) -> Result<Read, Error> {
+///         let Some(value) = self.0.take() else { return Ok(Read::End) };
+///         let column: ArrayRef = Arc::new(Int64Array::from(vec![value]));
+///         let rows = RecordBatch::try_from_iter([("n", column)]).expect("one column");
+///         Ok(Read::Rows(self.1.select(&rows, Lines::From(1))?))
+///     }
+/// }
+///
+/// let mut session = Session::new();
+/// session.register_connector(Arc::new(One))?;
+/// session.run("CREATE TABLE seven (n BIGINT) WITH ('connector' = 'one', 'is' = '7')")?;
+/// assert_eq!(session.query("SELECT n FROM seven")?.into_iter().count(), 1);
+/// let error = session.run("CREATE TABLE ten (n BIGINT) WITH ('connector' = 'one', 'is' = '10')").err();
+/// assert_eq!(error.expect("too large").code(), "C002");
+/// # Ok::<(), Error>(())
+/// ```
 pub trait Connector: Send + Sync {
     /// The value of `'connector'`.
     fn name(&self) -> &'static str;
@@ -55,7 +124,10 @@ pub trait Connector: Send + Sync {
     ///
     /// # Errors
     /// `C006` if it can't tell, `F001` if the data can't be read.
-    fn infer_schema(&self, options: &Options) -> Result<SchemaRef, Error>;
+    fn infer_schema(&self, options: &Options) -> Result<SchemaRef, Error> {
+        let _ = options;
+        Err(stdio::no_columns(self.name()))
+    }
 
     /// The options of its own that it knows, for whoever completes them.
     fn options(&self) -> Vec<&'static str> {
@@ -76,13 +148,19 @@ pub trait Connector: Send + Sync {
     ///
     /// # Errors
     /// `F001` if there is nothing to read; `P003` if it is no source.
-    fn source(&self, table: &Table, request: &ReadRequest) -> Result<Box<dyn Source>, Error>;
+    fn source(&self, table: &Table, request: &ReadRequest) -> Result<Box<dyn Source>, Error> {
+        let _ = request;
+        Err(stdio::no_source(&table.name, self.name()))
+    }
 
     /// Opens the table for writing. `schema`: the columns that will be written, in order.
     ///
     /// # Errors
     /// `F003` if it can't be written; `P003` if it is no sink.
-    fn sink(&self, table: &Table, schema: SchemaRef) -> Result<Box<dyn Sink>, Error>;
+    fn sink(&self, table: &Table, schema: SchemaRef) -> Result<Box<dyn Sink>, Error> {
+        let _ = schema;
+        Err(stdio::no_sink(&table.name, self.name()))
+    }
 
     /// The table was dropped. What it holds outside the session stays; a side table's rows go.
     fn dropped(&self, _table: &Table) {}
@@ -101,6 +179,29 @@ pub struct ReadRequest {
     pub cancel: CancelToken,
 }
 
+impl ReadRequest {
+    /// Rows as they were requested, of rows that have all columns of the table: the wanted columns, in
+    /// order, and a place for what the source stamps by itself. `lines`: where they stand in the split.
+    ///
+    /// # Errors
+    /// `C006` if a column is missing or of another type.
+    pub fn select(&self, rows: &RecordBatch, lines: Lines) -> Result<SplitBatch, Error> {
+        let assembly = Assembly::new(self);
+        let column = |field: &Arc<Field>| {
+            let column = rows.column_by_name(field.name());
+            let column = column.filter(|column| column.data_type() == field.data_type());
+            column.cloned().ok_or_else(|| {
+                let (name, data_type) = (field.name(), field.data_type());
+                let message = format!("the source has no column \"{name}\" of type {data_type}");
+                Error::run(code::INVALID_TABLE, message).hint("Declare the columns that it has.")
+            })
+        };
+        let columns = assembly.physical().fields().iter().map(column).collect::<Result<_, _>>()?;
+        let rows = assembly.batch(columns, rows.num_rows(), &lines, &SplitFacts::default())?;
+        Ok(SplitBatch { rows, lines, rejected: Vec::new() })
+    }
+}
+
 /// Tells the parts of a job to stop.
 #[derive(Debug, Clone, Default)]
 pub struct CancelToken(Arc<AtomicBool>);
@@ -114,6 +215,11 @@ impl CancelToken {
     /// Whether somebody asked to stop.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Acquire)
+    }
+
+    /// Whether it is of the same job.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
@@ -269,9 +375,14 @@ pub trait Sink: Send {
     fn abort(&mut self);
 }
 
-/// The connectors of a session, by name.
+/// The connectors of a session, by name, and the formats that were added to them.
 #[derive(Clone, Default)]
-pub struct Connectors(BTreeMap<&'static str, Arc<dyn Connector>>);
+pub struct Connectors {
+    known: BTreeMap<&'static str, Arc<dyn Connector>>,
+    /// Those that read or write lines, with the formats that were added.
+    with_formats: BTreeMap<&'static str, Arc<dyn Connector>>,
+    formats: Formats,
+}
 
 impl Connectors {
     /// No connectors.
@@ -295,17 +406,42 @@ impl Connectors {
 
     /// Adds one; one of the same name is replaced.
     pub fn add(&mut self, connector: Arc<dyn Connector>) {
-        self.0.insert(connector.name(), connector);
+        self.known.insert(connector.name(), connector);
+        self.bring_together();
+    }
+
+    /// Adds a format to all connectors that read or write lines, also to those that come later.
+    ///
+    /// # Errors
+    /// `C005` if there is a format of that name, `C002` for an option that does not begin with it.
+    pub fn add_format(&mut self, format: Arc<dyn Format>) -> Result<(), Error> {
+        lines::check_format(format.as_ref(), &self.formats, &format::options::names())?;
+        self.formats.insert(format.name(), format);
+        self.bring_together();
+        Ok(())
+    }
+
+    fn bring_together(&mut self) {
+        let suited = self.known.iter().filter(|(_, connector)| WithFormats::suits(connector.as_ref()));
+        let with_formats = suited.filter(|_| !self.formats.is_empty()).map(|(name, connector)| {
+            let wrapped = WithFormats::new(Arc::clone(connector), self.formats.clone());
+            (*name, Arc::new(wrapped) as Arc<dyn Connector>)
+        });
+        self.with_formats = with_formats.collect();
+    }
+
+    fn find(&self, name: &str) -> Option<&Arc<dyn Connector>> {
+        self.with_formats.get(name).or_else(|| self.known.get(name))
     }
 
     /// The names of all connectors.
     pub fn names(&self) -> Vec<&'static str> {
-        self.0.keys().copied().collect()
+        self.known.keys().copied().collect()
     }
 
     /// The options that tables can have, of any connector and format, and of the planner.
     pub fn option_names(&self) -> Vec<&'static str> {
-        let own = self.0.values().flat_map(|connector| connector.options());
+        let own = self.known.keys().filter_map(|name| self.find(name)).flat_map(|found| found.options());
         let formats = format::options::TEXT_KEYS
             .iter()
             .chain(format::options::JSON_KEYS)
@@ -322,12 +458,12 @@ impl Connectors {
     /// # Errors
     /// `C004` with the nearest name.
     pub fn get(&self, name: &str) -> Result<&Arc<dyn Connector>, Error> {
-        self.0.get(name).ok_or_else(|| {
+        self.find(name).ok_or_else(|| {
             let error = Error::plan(code::UNKNOWN_CONNECTOR, format!("unknown connector \"{name}\""));
-            match did_you_mean(name, self.0.keys().copied()) {
+            match did_you_mean(name, self.known.keys().copied()) {
                 Some(near) => error.hint(format!("Use '{near}'.")),
                 None => {
-                    let known: Vec<_> = self.0.keys().copied().collect();
+                    let known = self.names();
                     error.hint(format!("Use one of {}.", known.join(", ")))
                 }
             }
@@ -348,11 +484,11 @@ impl ConnectorCatalog for Connectors {
     }
 
     fn metadata_type(&self, connector: &str, key: &str) -> Option<DataType> {
-        let metadata = self.0.get(connector)?.metadata();
+        let metadata = self.find(connector)?.metadata();
         metadata.into_iter().find(|(name, _)| *name == key).map(|(_, data_type)| data_type)
     }
 
     fn statistics(&self, table: &Table) -> TableStatistics {
-        self.0.get(table.connector.as_str()).map(|known| known.statistics(table)).unwrap_or_default()
+        self.find(&table.connector).map(|known| known.statistics(table)).unwrap_or_default()
     }
 }

@@ -15,18 +15,33 @@ pub(super) const PLANNER: [&str; 7] = [
 ];
 const PLANNER_PREFIX: &str = "scan.watermark.";
 
-/// Reads the options of one table.
-#[derive(Clone, Copy)]
-pub(crate) struct OptionReader<'a> {
+/// Reads the options of one table; each error has the place of the option and a way out.
+///
+/// ```
+/// use tidegate::catalog::Options;
+/// use tidegate::connector::OptionReader;
+///
+/// let options: Options = [("connector", "tail"), ("lines", "ten")].into_iter().collect();
+/// let reader = OptionReader::new("connector \"tail\"", &options, &[&["lines", "from"]])?;
+/// assert_eq!(reader.text("from"), None);
+/// let error = reader.integer("lines", 1..=1_000).unwrap_err();
+/// assert_eq!(error.message(), "option \"lines\": \"ten\" is not a whole number from 1 to 1000");
+/// let error = OptionReader::new("connector \"tail\"", &options, &[&["line"]]).err().expect("unknown");
+/// assert_eq!((error.code(), error.hint_text()), ("C001", Some("Did you mean 'line'? Use that, or remove the option.")));
+/// # Ok::<(), tidegate::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct OptionReader<'a> {
     options: &'a Options,
 }
 
 impl<'a> OptionReader<'a> {
-    /// Takes the options; every key must be in one of `known` or the planner's.
+    /// Takes the options; every key must be in one of `known` or the planner's. `whose`: what errors call
+    /// the one that knows them, such as `connector "tail"`.
     ///
     /// # Errors
     /// `C001` with the nearest known key.
-    pub(crate) fn new(whose: &str, options: &'a Options, known: &[&[&str]]) -> Result<Self, Error> {
+    pub fn new(whose: &str, options: &'a Options, known: &[&[&str]]) -> Result<Self, Error> {
         for entry in options.entries() {
             let key = entry.key.as_str();
             let is_known = PLANNER.contains(&key)
@@ -53,13 +68,21 @@ impl<'a> OptionReader<'a> {
         Ok(Self { options })
     }
 
+    /// Takes options that were checked before.
+    pub(super) fn of(options: &'a Options) -> Self {
+        Self { options }
+    }
+
     /// The value of a key.
-    pub(crate) fn text(&self, key: &str) -> Option<&'a str> {
+    pub fn text(&self, key: &str) -> Option<&'a str> {
         self.options.get(key)
     }
 
-    /// The value of a key that must be there and not empty.
-    pub(crate) fn required(&self, key: &str, example: &str) -> Result<&'a str, Error> {
+    /// The value of a key that must be there and not empty. `example`: a value as SQL writes it, for the hint.
+    ///
+    /// # Errors
+    /// `C003` if it is missing, `C002` if it is empty.
+    pub fn required(&self, key: &str, example: &str) -> Result<&'a str, Error> {
         match self.options.get(key) {
             Some(value) if !value.is_empty() => Ok(value),
             Some(_) => Err(self.invalid(key, "is empty").hint(format!("Give a value such as {example}."))),
@@ -69,8 +92,11 @@ impl<'a> OptionReader<'a> {
         }
     }
 
-    /// `true` or `false`.
-    pub(crate) fn boolean(&self, key: &str) -> Result<Option<bool>, Error> {
+    /// `true` or `false`, in any case.
+    ///
+    /// # Errors
+    /// `C002` for another word.
+    pub fn boolean(&self, key: &str) -> Result<Option<bool>, Error> {
         match self.options.get(key).map(str::to_ascii_lowercase).as_deref() {
             None => Ok(None),
             Some("true") => Ok(Some(true)),
@@ -79,8 +105,11 @@ impl<'a> OptionReader<'a> {
         }
     }
 
-    /// One of a few words; the answer is its index.
-    pub(crate) fn choice(&self, key: &str, words: &[&str]) -> Result<Option<usize>, Error> {
+    /// One of a few words, in any case; the answer is its index.
+    ///
+    /// # Errors
+    /// `C002` for another word.
+    pub fn choice(&self, key: &str, words: &[&str]) -> Result<Option<usize>, Error> {
         let Some(value) = self.options.get(key) else { return Ok(None) };
         let found = words.iter().position(|word| word.eq_ignore_ascii_case(value));
         found.map(Some).ok_or_else(|| {
@@ -89,12 +118,11 @@ impl<'a> OptionReader<'a> {
         })
     }
 
-    /// A whole number in a range.
-    pub(crate) fn integer(
-        &self,
-        key: &str,
-        range: std::ops::RangeInclusive<i64>,
-    ) -> Result<Option<i64>, Error> {
+    /// A whole number in a range; `1_000` is one.
+    ///
+    /// # Errors
+    /// `C002` for anything else.
+    pub fn integer(&self, key: &str, range: std::ops::RangeInclusive<i64>) -> Result<Option<i64>, Error> {
         let Some(value) = self.options.get(key) else { return Ok(None) };
         match value.trim().replace('_', "").parse::<i64>() {
             Ok(number) if range.contains(&number) => Ok(Some(number)),
@@ -106,11 +134,10 @@ impl<'a> OptionReader<'a> {
     }
 
     /// A finite number in a range.
-    pub(crate) fn number(
-        &self,
-        key: &str,
-        range: std::ops::RangeInclusive<f64>,
-    ) -> Result<Option<f64>, Error> {
+    ///
+    /// # Errors
+    /// `C002` for anything else.
+    pub fn number(&self, key: &str, range: std::ops::RangeInclusive<f64>) -> Result<Option<f64>, Error> {
         let Some(value) = self.options.get(key) else { return Ok(None) };
         match value.trim().parse::<f64>() {
             Ok(number) if range.contains(&number) => Ok(Some(number)),
@@ -122,7 +149,10 @@ impl<'a> OptionReader<'a> {
     }
 
     /// One ASCII character; `\t` and the like are understood.
-    pub(crate) fn character(&self, key: &str) -> Result<Option<u8>, Error> {
+    ///
+    /// # Errors
+    /// `C002` for anything else.
+    pub fn character(&self, key: &str) -> Result<Option<u8>, Error> {
         let Some(value) = self.options.get(key) else { return Ok(None) };
         let byte = match value {
             "\\t" => b'\t',
@@ -140,7 +170,10 @@ impl<'a> OptionReader<'a> {
     }
 
     /// A length of time with a unit, in microseconds: `5 s`, `100 ms`, `2 min`.
-    pub(crate) fn duration_us(&self, key: &str) -> Result<Option<i64>, Error> {
+    ///
+    /// # Errors
+    /// `C002` for anything else.
+    pub fn duration_us(&self, key: &str) -> Result<Option<i64>, Error> {
         let Some(value) = self.options.get(key) else { return Ok(None) };
         parse_duration_us(value).map(Some).ok_or_else(|| {
             self.invalid(key, "is not a duration").hint("Use a number and a unit, such as '5 s' or '100 ms'.")
@@ -148,7 +181,7 @@ impl<'a> OptionReader<'a> {
     }
 
     /// `C002` at the value of `key`.
-    pub(crate) fn invalid(&self, key: &str, what: impl std::fmt::Display) -> Error {
+    pub fn invalid(&self, key: &str, what: impl std::fmt::Display) -> Error {
         self.at_value(
             key,
             code::INVALID_OPTION,
@@ -157,7 +190,7 @@ impl<'a> OptionReader<'a> {
     }
 
     /// An error at the value of `key`.
-    pub(crate) fn at_value(&self, key: &str, code: Code, message: String) -> Error {
+    pub fn at_value(&self, key: &str, code: Code, message: String) -> Error {
         Error::plan(code, message).at(self.options.entry(key).and_then(|entry| entry.value_span))
     }
 }

@@ -112,6 +112,9 @@ pub const SIDE_TABLE_FULL: Code = Code("R007");
 pub const TOO_MANY_LATE: Code = Code("R008");
 /// A run took longer than the user allows.
 pub const TIMED_OUT: Code = Code("R009");
+/// Something was pushed into a stream that it can't take: after its end, a watermark that goes back, rows that
+/// nobody reads.
+pub const STREAM_MISUSE: Code = Code("R011");
 /// Event time is lost where windows could still use it.
 pub const LINT_LOST_TIME: Code = Code("L001");
 /// A watermark is further behind its rows than a window is long.

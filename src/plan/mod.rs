@@ -13,6 +13,7 @@
 mod as_of;
 mod bind;
 mod constant;
+mod definition;
 mod delay;
 mod diagnose;
 mod emit;
@@ -27,6 +28,7 @@ mod local_schema;
 mod lower;
 mod over_node;
 mod places;
+mod registration;
 mod rewrite;
 mod stream_plan;
 #[cfg(test)]
@@ -41,7 +43,7 @@ use std::sync::Arc;
 use datafusion_expr::LogicalPlan;
 
 use self::bind::Session;
-use self::function::FunctionRegistry;
+use self::function::{FunctionRegistry, Registered};
 use self::lower::Target;
 use self::places::Places;
 use crate::catalog::{Catalog, ConnectorCatalog, Table, UncheckedConnectors, View};
@@ -50,12 +52,13 @@ use crate::sql::{self, Statement};
 
 pub use bind::sql_type_name;
 #[cfg(feature = "runtime")]
-pub(crate) use function::{ExactSum, Finish, Finished};
+pub(crate) use function::{ExactSum, Finish, Finished, is_registered};
 pub use join_node::{IntervalJoinNode, RegularJoinNode, TemporalJoinNode};
 pub use late::LATE_COLUMNS;
 #[cfg(all(test, feature = "runtime"))]
 pub(crate) use late::late_columns as late_fields;
 pub use lint::Lint;
+#[doc(hidden)]
 pub use local_schema::{grouping_id, grouping_id_type, local_schema};
 pub use over_node::{
     FrameBound, FrameUnit, OverCall, OverFrame, OverFunction, OverNode, OverTrigger, RankLimit,
@@ -101,6 +104,8 @@ pub struct Planner {
     connectors: Arc<dyn ConnectorCatalog>,
     time_zone: String,
     functions: Arc<FunctionRegistry>,
+    /// Those of them that came later.
+    registered: Vec<Registered>,
     side_table_rows: usize,
     lints_tables: bool,
 }
@@ -135,7 +140,14 @@ impl Planner {
         let time_zone = "UTC".to_owned();
         let functions = Arc::new(function::registry(&time_zone));
         let side_table_rows = SIDE_TABLE_ROWS;
-        Self { connectors, time_zone, functions, side_table_rows, lints_tables: false }
+        Self {
+            connectors,
+            time_zone,
+            functions,
+            registered: Vec::new(),
+            side_table_rows,
+            lints_tables: false,
+        }
     }
 
     /// The planner with another bound on the rows of the side tables that `LATE ROWS INTO` makes.
@@ -185,8 +197,9 @@ impl Planner {
             return Err(Error::usage(code::INVALID_SETTING, message)
                 .hint("Use a name such as Europe/Berlin or UTC, or an offset such as +02:00."));
         }
-        let functions = Arc::new(function::registry(zone));
-        Ok(Self { time_zone: zone.to_owned(), functions, ..self })
+        let mut functions = function::registry(zone);
+        self.registered.iter().try_for_each(|function| functions.add(function))?;
+        Ok(Self { time_zone: zone.to_owned(), functions: Arc::new(functions), ..self })
     }
 
     /// Plans one query, insert or statement set, given as text.

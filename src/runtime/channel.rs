@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crate::stream::{StreamElement, StreamStatus, Watermark};
@@ -21,27 +22,50 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// What a task sleeps on. One a task; everybody who changes something for it notifies it.
 #[derive(Debug, Default)]
 pub(super) struct Signal {
-    raised: Mutex<bool>,
+    raised: Mutex<Raised>,
     changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Raised {
+    is_raised: bool,
+    /// Of one who waits without a thread.
+    waker: Option<Waker>,
 }
 
 impl Signal {
     /// Wakes the task, or keeps it from its next sleep.
     pub(super) fn notify(&self) {
-        *lock(&self.raised) = true;
+        let waker = {
+            let mut raised = lock(&self.raised);
+            raised.is_raised = true;
+            raised.waker.take()
+        };
         self.changed.notify_one();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Has `waker` woken by the next notification, or at once if there was one since the last look.
+    pub(super) fn wake_by(&self, waker: &Waker) {
+        let mut raised = lock(&self.raised);
+        match std::mem::take(&mut raised.is_raised) {
+            true => waker.wake_by_ref(),
+            false => raised.waker = Some(waker.clone()),
+        }
     }
 
     /// Sleeps until notified, or for `timeout`.
     pub(super) fn wait(&self, timeout: Duration) {
         let mut raised = lock(&self.raised);
-        if !*raised {
+        if !raised.is_raised {
             raised = self
                 .changed
                 .wait_timeout(raised, timeout)
                 .map_or_else(|poisoned| poisoned.into_inner().0, |(guard, _)| guard);
         }
-        *raised = false;
+        raised.is_raised = false;
     }
 }
 

@@ -1,10 +1,10 @@
 //! A running plan.
 
-use std::any::Any;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use super::source::{SplitReaders, SplitStatus};
 use super::task::all_arrived;
 use crate::connector::Connectors;
 use crate::error::Error;
+pub(super) use crate::error::panic_text;
 use crate::operator::{KeyFilter, RowCounts};
 use crate::plan::StreamPlan;
 use crate::stream::{Clock, StreamBatch, StreamElement, SystemClock};
@@ -114,15 +115,21 @@ impl Job {
         let mut signals: Vec<_> = graph.tasks.iter().map(|task| Arc::clone(&task.signal)).collect();
         signals.extend(graph.result.iter().map(|(_, signal)| Arc::clone(signal)));
         let control = JobControl::new(stops, signals.into());
+        let running = Arc::new(AtomicUsize::new(graph.tasks.len()));
+        let reader = graph.result.as_ref().map(|(_, signal)| Arc::clone(signal)).unwrap_or_default();
         let mut tasks = Vec::with_capacity(graph.tasks.len());
         for task in graph.tasks {
             let name = task.name.clone();
             let on_failure = control.clone();
+            let (running, at_end) = (Arc::clone(&running), Arc::clone(&reader));
             let handle = std::thread::Builder::new().name(name.clone()).spawn(move || {
                 let run = catch_unwind(AssertUnwindSafe(|| task.run(&on_failure.stops.cancel)));
                 let result =
                     run.unwrap_or_else(|panic| Err(Error::internal(&name, panic_text(panic.as_ref()))));
-                result.map_err(|error| on_failure.fail(error)).ok()
+                let report = result.map_err(|error| on_failure.fail(error)).ok();
+                running.fetch_sub(1, Ordering::AcqRel);
+                at_end.notify();
+                report
             });
             match handle {
                 Ok(handle) => tasks.push(handle),
@@ -133,8 +140,15 @@ impl Job {
             }
         }
         let (sources, cells) = (graph.sources.into(), graph.cells);
-        Ok(RunningJob { tasks, control, result: graph.result, sources, cells, started })
+        Ok(RunningJob { tasks, control, result: graph.result, reader, running, sources, cells, started })
     }
+}
+
+/// What is there of a result.
+enum Taken {
+    Batch(StreamBatch),
+    End,
+    Nothing,
 }
 
 /// A job that runs. Dropping it stops the job.
@@ -143,6 +157,10 @@ pub struct RunningJob {
     tasks: Vec<JoinHandle<Option<TaskReport>>>,
     control: JobControl,
     result: Option<(Receiver, Arc<Signal>)>,
+    /// What the reader of the result sleeps on, also when there is no result any more.
+    reader: Arc<Signal>,
+    /// Tasks that are not at their end.
+    running: Arc<AtomicUsize>,
     sources: Arc<[SourceHandle]>,
     cells: Arc<JobCells>,
     started: Instant,
@@ -160,21 +178,60 @@ impl RunningJob {
     /// # Errors
     /// What stopped the job, if it failed.
     pub fn next_batch(&mut self) -> Result<Option<StreamBatch>, Error> {
-        let Some((receiver, signal)) = &self.result else { return Ok(None) };
+        loop {
+            match self.take_batch()? {
+                Taken::Batch(batch) => return Ok(Some(batch)),
+                Taken::End => return Ok(None),
+                Taken::Nothing => self.reader.wait(Duration::from_millis(100)),
+            }
+        }
+    }
+
+    /// The same without waiting: the task of `cx` is woken when there is more.
+    ///
+    /// # Errors
+    /// What stopped the job, if it failed.
+    pub fn poll_batch(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<StreamBatch>, Error>> {
+        // What comes between the two looks wakes it.
+        for is_last in [false, true] {
+            match self.take_batch()? {
+                Taken::Batch(batch) => return Poll::Ready(Ok(Some(batch))),
+                Taken::End => return Poll::Ready(Ok(None)),
+                Taken::Nothing if is_last => {}
+                Taken::Nothing => self.reader.wake_by(cx.waker()),
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Ready when all tasks are at their end, so that `finish` does not wait.
+    pub fn poll_over(&self, cx: &mut Context<'_>) -> Poll<()> {
+        for is_last in [false, true] {
+            match self.running.load(Ordering::Acquire) {
+                0 => return Poll::Ready(()),
+                _ if is_last => {}
+                _ => self.reader.wake_by(cx.waker()),
+            }
+        }
+        Poll::Pending
+    }
+
+    fn take_batch(&mut self) -> Result<Taken, Error> {
+        let Some((receiver, _)) = &self.result else { return Ok(Taken::End) };
         loop {
             if let Some(error) = self.control.failure() {
                 return Err(error);
             }
             match receiver.receive() {
-                Received::Element(StreamElement::Batch(batch)) => return Ok(Some(batch)),
+                Received::Element(StreamElement::Batch(batch)) => return Ok(Taken::Batch(batch)),
                 Received::Element(StreamElement::End) => {
                     self.result = None;
-                    return Ok(None);
+                    return Ok(Taken::End);
                 }
                 Received::Element(
                     StreamElement::Watermark(_) | StreamElement::Status(_) | StreamElement::Latency(_),
                 ) => {}
-                Received::Empty | Received::Closed => signal.wait(Duration::from_millis(100)),
+                Received::Empty | Received::Closed => return Ok(Taken::Nothing),
             }
         }
     }
@@ -204,10 +261,16 @@ impl RunningJob {
                 Err(panic) => self.control.fail(Error::internal(&name, panic_text(panic.as_ref()))),
             }
         }
+        self.release_readers();
         match self.control.failure() {
             Some(error) => Err(error),
             None => Ok(summarise(&self.sources, reports, self.started.elapsed())),
         }
+    }
+
+    /// Tells readers that may still wait for rows that nobody wants them.
+    fn release_readers(&self) {
+        self.control.stops.cancel.cancel();
     }
 }
 
@@ -220,6 +283,7 @@ impl Drop for RunningJob {
             // What it left is of no interest to anybody any more.
             let _ = task.join();
         }
+        self.release_readers();
     }
 }
 
@@ -274,6 +338,7 @@ impl Monitor {
 
     /// The same with the windows that have groups of this key, and the operators that were too busy to
     /// look for it for so long. Each of them goes through its keys for it.
+    #[doc(hidden)]
     pub fn snapshot_of_key(&self, filter: &KeyFilter, longest: Duration) -> (JobSnapshot, Vec<String>) {
         let number = self.cells.questions.ask(filter);
         let until = Instant::now() + longest;
@@ -300,12 +365,6 @@ impl Monitor {
             std::thread::sleep(left.clamp(LOOK, LONGEST_LOOK));
         }
     }
-}
-
-/// What a panic said.
-pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panic".to_owned())
 }
 
 pub(super) fn summarise(

@@ -27,17 +27,23 @@ mod task;
 #[cfg(test)]
 mod tests;
 
+#[doc(hidden)]
 pub use control::JobControl;
 pub use diagnose::{
     Bottleneck, BottleneckKind, Diagnosis, Finding, FindingKind, Holder, OperatorLoad, Pool, Pressure,
     WatermarkAt, WindowAt, diagnose,
 };
 pub(crate) use diagnose::{delay_text, interval_sql, length_text, moment_text};
-pub use job::{Job, JobClock, JobOptions, Monitor, Progress, RunningJob};
+#[doc(hidden)]
+pub use job::{Job, JobClock, JobOptions, RunningJob};
+pub use job::{Monitor, Progress};
 pub use measure::{
     ChannelSnapshot, Disorder, DisorderStep, JobSnapshot, LateCounts, LatencyGranularity, LatencySummary,
     OperatorSnapshot, RowTimes, SourceSnapshot, TaskSnapshot,
 };
 pub use metrics::{JobSummary, OperatorSummary, RejectedSample};
 pub use source::{SplitState, SplitStatus};
+#[doc(hidden)]
 pub use stepped::{Schedule, Stepped};
+
+pub use crate::operator::{OpenWindow, RowCounts, StateSize};

@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
@@ -260,6 +261,7 @@ impl JobHandle {
 ///
 /// Take its rows with [`QueryHandle::next_batch`] until there are none, then call
 /// [`QueryHandle::finish`]. A handle that is dropped stops its query.
+#[must_use = "a query whose handle is dropped is stopped"]
 pub struct QueryHandle {
     /// `None` once it is finished.
     running: Option<RunningJob>,
@@ -267,6 +269,8 @@ pub struct QueryHandle {
     schema: SchemaRef,
     updating: bool,
     origin: Origin,
+    /// As an iterator or stream of batches it has come to its end.
+    pub(super) is_exhausted: bool,
 }
 
 impl QueryHandle {
@@ -277,7 +281,8 @@ impl QueryHandle {
             return Err(Error::internal("session", "a query's plan has no sink"));
         };
         let (schema, updating) = (node.schema.clone(), node.properties.updating);
-        Ok(Self { running: Some(running), job, schema, updating, origin: origin.clone() })
+        let (origin, is_exhausted) = (origin.clone(), false);
+        Ok(Self { running: Some(running), job, schema, updating, origin, is_exhausted })
     }
 
     /// The columns of its rows.
@@ -311,6 +316,34 @@ impl QueryHandle {
         }
     }
 
+    /// The next rows, for an executor that is not to wait for them.
+    ///
+    /// # Errors
+    /// What made the query fail, or that it was stopped.
+    pub async fn next_batch_async(&mut self) -> Result<Option<StreamBatch>, Error> {
+        std::future::poll_fn(|cx| self.poll_batch(cx)).await
+    }
+
+    pub(super) fn poll_batch(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<StreamBatch>, Error>> {
+        match &mut self.running {
+            Some(running) => running.poll_batch(cx).map_err(|error| self.origin.mark(error)),
+            None => Poll::Ready(Ok(None)),
+        }
+    }
+
+    /// Ready when [`QueryHandle::end`] does not wait.
+    pub(super) fn poll_over(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.running.as_ref().map_or(Poll::Ready(()), |running| running.poll_over(cx))
+    }
+
+    /// Waits for its end, with everything that it writes beside its rows, and sums up.
+    pub(super) fn end(&mut self) -> Result<JobSummary, Error> {
+        let Some(running) = self.running.take() else { return self.job.wait() };
+        let ended = running.finish().map_err(|error| self.origin.mark(error));
+        self.job.end(ended.clone());
+        ended
+    }
+
     /// Its job, which tells from elsewhere how far it is, and can be stopped from there.
     pub fn job(&self) -> &JobHandle {
         &self.job
@@ -321,12 +354,7 @@ impl QueryHandle {
     /// # Errors
     /// What made the query fail, or that it was stopped.
     pub fn finish(mut self) -> Result<JobSummary, Error> {
-        let Some(running) = self.running.take() else {
-            return Err(Error::internal("session", "a query was finished twice"));
-        };
-        let ended = running.finish().map_err(|error| self.origin.mark(error));
-        self.job.end(ended.clone());
-        ended
+        self.end()
     }
 }
 

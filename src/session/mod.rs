@@ -10,6 +10,8 @@ mod jobs;
 mod late_tests;
 mod names;
 mod open_metrics;
+mod register;
+mod rows;
 mod settings;
 mod stepped;
 mod system;
@@ -24,6 +26,7 @@ use sqlparser::ast::ObjectName;
 
 use crate::catalog::{Catalog, Relation};
 use crate::connector::Connectors;
+use crate::connector::stream::Streams;
 use crate::error::{Error, Place, SourceText, Span, code};
 use crate::plan::{Lint, Planner, StreamPlan};
 use crate::runtime::{Job, JobClock, JobOptions, RunningJob};
@@ -36,7 +39,10 @@ pub use jobs::{JobStatus, Jobs};
 pub use open_metrics::OPEN_METRICS;
 #[cfg(feature = "cli")]
 pub(crate) use settings::parse_duration;
+use register::Functions;
+pub use rows::QueryRows;
 pub use settings::{SettingInfo, Settings};
+#[doc(hidden)]
 pub use stepped::SteppedHandle;
 use system::SystemTables;
 
@@ -87,6 +93,10 @@ pub struct Session {
     clock: JobClock,
     jobs: OwnJobs,
     system: SystemTables,
+    /// The tables that the program feeds.
+    streams: Streams,
+    /// The functions that it has brought along.
+    functions: Functions,
 }
 
 impl Default for Session {
@@ -107,6 +117,8 @@ impl Session {
         let system = SystemTables::new(jobs.0.clone(), clock.clone());
         let mut connectors = connectors;
         connectors.add(Arc::new(system.clone()));
+        let streams = Streams::default();
+        connectors.add(Arc::new(streams.clone()));
         let mut session = Self {
             catalog: Catalog::new(),
             settings: Settings::default(),
@@ -116,6 +128,8 @@ impl Session {
             clock,
             jobs,
             system,
+            streams,
+            functions: Functions::default(),
         };
         session.settings_changed();
         session
@@ -201,6 +215,14 @@ impl Session {
     pub fn execute(&mut self, statement: &SpannedStatement) -> Result<Outcome, Error> {
         let place = Origin::of(statement, self.source.as_ref());
         self.dispatch(statement, &place).map_err(|error| place.mark(error))
+    }
+
+    /// The error with the text that was parsed last.
+    fn in_source(&self, error: Error) -> Error {
+        match &self.source {
+            Some(source) => error.in_source(source),
+            None => error,
+        }
     }
 
     /// What `EXPLAIN` says about a query, an insert or a statement set; `None` for other statements.
@@ -293,7 +315,8 @@ impl Session {
 
     fn planner(&self) -> &Planner {
         self.planner.get_or_init(|| {
-            Planner::new(Arc::new(self.connectors.clone()))
+            self.functions
+                .add_to(Planner::new(Arc::new(self.connectors.clone())))
                 .with_time_zone(self.settings.time_zone().name())
                 .expect("the setting takes names of the tz database only")
                 .with_side_table_rows(self.settings.side_table_rows())

@@ -26,6 +26,7 @@ impl Session {
     ///
     /// # Errors
     /// Those of [`Session::execute`].
+    #[doc(hidden)]
     pub fn start_stepped(
         &mut self,
         statement: &SpannedStatement,

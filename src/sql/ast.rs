@@ -282,11 +282,13 @@ pub struct Query {
 }
 
 /// The alias that marks block `index` in a [`Query`]: `__block_N`.
+#[doc(hidden)]
 pub fn block_alias(index: usize) -> String {
     format!("__block_{index}")
 }
 
 /// The index of the block that an alias marks, if it is such an alias.
+#[doc(hidden)]
 pub fn block_of_alias(alias: &str) -> Option<usize> {
     alias.strip_prefix("__block_")?.parse().ok()
 }

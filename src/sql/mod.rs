@@ -74,6 +74,7 @@ mod walk;
 use sqlparser::ast::{Expr, FunctionArguments, Ident, ObjectName, WindowType};
 
 pub use ast::*;
+#[doc(hidden)]
 pub use scan::{Piece, PieceKind, scan};
 pub use variables::Variables;
 pub(crate) use walk::{TreeRewriter, Walk, rewrite};
@@ -153,6 +154,7 @@ pub fn is_complete(text: &str) -> bool {
 
 /// A table argument of a function: `TABLE t`, a subquery, each with or without `PARTITION BY`.
 #[derive(Debug, Clone, PartialEq)]
+#[doc(hidden)]
 pub struct TableArgument<'a> {
     /// The rows.
     pub input: TableInput<'a>,
@@ -162,6 +164,7 @@ pub struct TableArgument<'a> {
 
 /// Where the rows of a table argument come from.
 #[derive(Debug, Clone, PartialEq)]
+#[doc(hidden)]
 pub enum TableInput<'a> {
     /// `TABLE t`, or `t` alone: the parts of its name.
     Name(Vec<&'a Ident>),
@@ -170,6 +173,7 @@ pub enum TableInput<'a> {
 }
 
 /// The table argument that an argument's expression is, if it can be one; a bare column can.
+#[doc(hidden)]
 pub fn table_argument(expr: &Expr) -> Option<TableArgument<'_>> {
     let input = |input| Some(TableArgument { input, partition_by: &[] });
     match expr {

@@ -51,7 +51,7 @@ pub(crate) fn run(
             Outcome::Rows(rows) => shown.push(table(&rows.schema(), &[rows])),
             Outcome::Text(text) => shown.push(text),
             Outcome::Insert(insert) => {
-                let summary = insert.finish()?;
+                let summary = insert.wait()?;
                 assert!(summary.reconciles(), "rows lost without a trace: {summary:?}");
             }
             Outcome::Query(mut query) => {
@@ -63,7 +63,7 @@ pub(crate) fn run(
                     room = room.saturating_sub(batch.num_rows());
                     batches.push(batch);
                     if room == 0 {
-                        query.canceller().cancel();
+                        query.job().stop();
                     }
                 }
                 let summary = query.finish()?;

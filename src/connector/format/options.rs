@@ -72,6 +72,11 @@ pub(crate) struct FormatOptions {
     pub(crate) time_style: TimeStyle,
 }
 
+/// The names of all formats.
+pub(crate) fn names() -> [&'static str; 5] {
+    KINDS.map(|(name, _)| name)
+}
+
 impl Kind {
     /// The format of a file name, by its extension before `.gz` or `.zst`.
     pub(crate) fn of_path(path: &str) -> Option<(Self, bool)> {
@@ -120,7 +125,7 @@ pub(crate) fn kind_of(options: &crate::catalog::Options, path: Option<&str>) -> 
         if let Some((_, kind)) = KINDS.iter().find(|(name, _)| name.eq_ignore_ascii_case(value)) {
             return Ok((*kind, path.and_then(Kind::of_path) == Some((Kind::Csv, true))));
         }
-        let names = KINDS.map(|(name, _)| name);
+        let names = names();
         let error =
             Error::plan(code::UNKNOWN_CONNECTOR, format!("unknown format \"{value}\"")).at(entry.value_span);
         return Err(match crate::error::did_you_mean(value, names) {

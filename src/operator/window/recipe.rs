@@ -55,7 +55,7 @@ impl Call {
             return self.function.create_groups_accumulator().map_err(failure);
         }
         let function = Arc::clone(&self.function);
-        if is_unsteady(function.fun().name()) {
+        if is_unsteady(function.fun()) {
             let steady = move || Ok(Box::new(Steady::new(function.create_accumulator()?)) as Box<_>);
             return Ok(Box::new(GroupsAccumulatorAdapter::new(steady)));
         }

@@ -1,19 +1,22 @@
-//! Sketches whose result depends on how rows were cut into batches, made steady.
+//! Aggregates whose result depends on how rows were cut into batches, made steady.
 
 use arrow::array::{Array, ArrayRef};
 use arrow::compute::concat;
 use datafusion_common::{Result, ScalarValue};
-use datafusion_expr::Accumulator;
+use datafusion_expr::{Accumulator, AggregateUDF};
 
-/// Rows that the sketch gets at a time.
+use crate::plan::is_registered;
+
+/// Rows that the accumulator gets at a time.
 const CHUNK_ROWS: usize = 1_024;
 /// Pieces of batches that are held before they are copied into one.
 const MOST_PIECES: usize = 16;
 
-/// Whether the aggregate of that name needs a [`Steady`]: a t-digest merges its centroids once for
-/// each batch that it is given.
-pub(super) fn is_unsteady(name: &str) -> bool {
-    name.starts_with("approx_percentile") || name == "approx_median"
+/// Whether an aggregate needs a [`Steady`]: a t-digest merges its centroids once for each batch that it
+/// is given, and what one does that a program has registered nobody knows.
+pub(super) fn is_unsteady(function: &AggregateUDF) -> bool {
+    let name = function.name();
+    is_registered(function) || name.starts_with("approx_percentile") || name == "approx_median"
 }
 
 /// Gives the rows of a group to an accumulator by 1,024s, however they come.

@@ -9,6 +9,7 @@ mod math;
 mod nested;
 mod null;
 mod regex;
+mod registered;
 mod rewrite;
 mod scalar;
 mod string;
@@ -26,6 +27,8 @@ use datafusion_expr::{AggregateUDF, Expr, ScalarUDF, WindowUDF, cast};
 
 #[cfg(feature = "runtime")]
 pub(crate) use aggregate::{ExactSum, Finish, Finished};
+pub(in crate::plan) use registered::Registered;
+pub(crate) use registered::is_registered;
 pub(crate) use rewrite::rewrite_expr;
 pub(crate) use time::LATENCY;
 

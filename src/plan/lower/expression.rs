@@ -16,6 +16,7 @@ use datafusion_physical_expr::expressions::BinaryExpr;
 use super::{Lowered, Lowering, Slot, unsupported};
 use crate::error::{Error, code};
 use crate::plan::diagnose::from_datafusion;
+use crate::plan::registration::check_call;
 use crate::plan::{ExprRef, NodeId};
 
 /// Deeper expressions could overflow the stack of the task that evaluates them.
@@ -103,6 +104,7 @@ impl Lowering<'_> {
         lowered: &Lowered,
     ) -> Result<LoweredAggregate, Error> {
         self.check_expression(expr)?;
+        check_call(expr).map_err(|error| error.at(self.places.aggregate))?;
         let scope = Scope::of(self.schema(lowered.node))?;
         let substituted = substitute(expr, schema, lowered, &scope)?;
         LoweredAggregateBuilder::new(

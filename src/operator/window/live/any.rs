@@ -8,10 +8,12 @@ use datafusion_common::ScalarValue;
 use datafusion_expr::Accumulator;
 use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
 
+use super::super::steady::Steady;
 use super::accumulator::{Accumulators, Input, Use};
 use super::one_group::{OneGroup, is_two_minded};
 use crate::error::Error;
 use crate::operator::evaluate::{arrow_failure, failure};
+use crate::plan::is_registered;
 
 /// An accumulator and its present value for each group.
 ///
@@ -50,8 +52,11 @@ impl AnyStates {
     }
 
     fn group(&self) -> Result<Group, Error> {
-        let accumulator = match is_two_minded(&self.function) {
+        let accumulator: Box<dyn Accumulator> = match is_two_minded(&self.function) {
             true => Box::new(OneGroup::try_new(&self.function).map_err(failure)?),
+            false if is_registered(self.function.fun()) => {
+                Box::new(Steady::new(self.function.create_accumulator().map_err(failure)?))
+            }
             false => self.function.create_accumulator().map_err(failure)?,
         };
         Ok(Group { accumulator, value: None })
