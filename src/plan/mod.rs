@@ -51,14 +51,15 @@ use crate::sql::{self, Statement};
 pub use bind::sql_type_name;
 #[cfg(feature = "runtime")]
 pub(crate) use function::{ExactSum, Finish, Finished};
-pub use join_node::{IntervalJoinNode, RegularJoinNode, TemporalJoinNode};
+pub use join_node::{IntervalJoinNode, LookupJoinNode, RegularJoinNode, TemporalJoinNode};
 pub use late::LATE_COLUMNS;
 #[cfg(all(test, feature = "runtime"))]
 pub(crate) use late::late_columns as late_fields;
 pub use lint::Lint;
 pub use local_schema::{grouping_id, grouping_id_type, local_schema};
 pub use over_node::{
-    FrameBound, FrameUnit, OverCall, OverFrame, OverFunction, OverNode, OverTrigger, RankLimit,
+    FrameBound, FrameUnit, OverCall, OverFrame, OverFunction, OverNode, OverTrigger, RankKind, RankLimit,
+    TopNNode,
 };
 pub use stream_plan::*;
 
@@ -103,6 +104,7 @@ pub struct Planner {
     functions: Arc<FunctionRegistry>,
     side_table_rows: usize,
     lints_tables: bool,
+    state_ttl_us: Option<i64>,
 }
 
 impl std::fmt::Debug for Planner {
@@ -135,7 +137,7 @@ impl Planner {
         let time_zone = "UTC".to_owned();
         let functions = Arc::new(function::registry(&time_zone));
         let side_table_rows = SIDE_TABLE_ROWS;
-        Self { connectors, time_zone, functions, side_table_rows, lints_tables: false }
+        Self { connectors, time_zone, functions, side_table_rows, lints_tables: false, state_ttl_us: None }
     }
 
     /// The planner with another bound on the rows of the side tables that `LATE ROWS INTO` makes.
@@ -148,6 +150,19 @@ impl Planner {
     #[must_use]
     pub fn with_side_table_rows(self, rows: usize) -> Self {
         Self { side_table_rows: rows, ..self }
+    }
+
+    /// The planner of queries that forget keys which no row has changed for so many microseconds:
+    /// aggregations and joins without time, first rows, deduplication. 0: nothing is forgotten.
+    ///
+    /// ```
+    /// use tidegate::plan::Planner;
+    ///
+    /// let planner = Planner::default().with_state_ttl_us(3_600_000_000);
+    /// ```
+    #[must_use]
+    pub fn with_state_ttl_us(self, us: i64) -> Self {
+        Self { state_ttl_us: (us > 0).then_some(us), ..self }
     }
 
     /// The planner that also asks connectors what they know of the tables of a query, for the lints that
@@ -383,6 +398,7 @@ impl Planner {
             &self.functions,
             self.side_table_rows,
             self.lints_tables,
+            self.state_ttl_us,
         )
     }
 }

@@ -292,6 +292,7 @@ impl Session {
                 .with_time_zone(self.settings.time_zone().name())
                 .expect("the setting takes names of the tz database only")
                 .with_side_table_rows(self.settings.side_table_rows())
+                .with_state_ttl_us(i64::try_from(self.settings.state_ttl().as_micros()).unwrap_or(i64::MAX))
         })
     }
 
