@@ -41,7 +41,13 @@ impl Connector for Bids {
     }
 
     fn check(&self, _table: &Table) -> Result<TableFacts, Error> {
-        Ok(TableFacts { is_source: true, is_sink: false, bounded: true, takes_changelog: false })
+        Ok(TableFacts {
+            is_source: true,
+            is_sink: false,
+            bounded: true,
+            takes_changelog: false,
+            ..TableFacts::default()
+        })
     }
 
     fn infer_schema(&self, _options: &Options) -> Result<SchemaRef, Error> {
@@ -100,7 +106,7 @@ impl SplitReader for Generator {
         let first = end - self.request.batch_rows.min(end as usize) as u64;
         let rows = RecordBatch::try_new(Arc::clone(&self.request.schema), columns)
             .map_err(|error| Error::internal("bench", error))?;
-        Ok(Read::Rows(SplitBatch { rows, lines: Lines::From(first + 1), rejected: Vec::new() }))
+        Ok(Read::Rows(SplitBatch { rows, lines: Lines::From(first + 1), rejected: Vec::new(), kinds: None }))
     }
 }
 

@@ -35,7 +35,14 @@ impl Connector for Slow {
     }
 
     fn check(&self, _table: &Table) -> Result<TableFacts, Error> {
-        Ok(TableFacts { is_source: false, is_sink: true, bounded: true, takes_changelog: true })
+        Ok(TableFacts {
+            is_source: false,
+            is_sink: true,
+            bounded: true,
+            takes_changelog: true,
+            gives_changelog: false,
+            upserts: false,
+        })
     }
 
     fn infer_schema(&self, _options: &Options) -> Result<SchemaRef, Error> {

@@ -152,19 +152,27 @@ fn statement(
     }
 }
 
-/// `file` ends, `stream` does not, `print` is only written, `metrics` only read; the file
+/// `file` ends, `stream` does not, the rows of `changes` change, `upserts` takes changes by key, `print` is only written, `metrics` only read; the file
 /// `cities.parquet` has columns. Of `stream` with `'splits'` it is known that there are several; where
 /// there is a column `hot`, nine of ten rows have 7 in it, and six of ten have no `warm`.
 struct TestConnectors;
 
 impl ConnectorCatalog for TestConnectors {
     fn check(&self, table: &Table) -> Result<TableFacts, Error> {
-        let facts =
-            |is_source, is_sink, bounded| TableFacts { is_source, is_sink, bounded, takes_changelog: false };
+        let facts = |is_source, is_sink, bounded| TableFacts {
+            is_source,
+            is_sink,
+            bounded,
+            takes_changelog: false,
+            gives_changelog: false,
+            upserts: false,
+        };
         match table.connector.as_str() {
             "file" | "filesystem" => Ok(facts(true, true, true)),
             "stream" => Ok(facts(true, true, false)),
             "metrics" => Ok(facts(true, false, false)),
+            "changes" => Ok(TableFacts { gives_changelog: true, ..facts(true, false, false) }),
+            "upserts" => Ok(TableFacts { takes_changelog: true, upserts: true, ..facts(false, true, false) }),
             "print" => Ok(TableFacts { takes_changelog: true, ..facts(false, true, false) }),
             other => {
                 let place = table.options.entry("connector").and_then(|entry| entry.value_span);

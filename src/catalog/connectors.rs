@@ -7,7 +7,7 @@ use super::table::Table;
 use crate::error::Error;
 
 /// What a connector says about a table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TableFacts {
     /// `SELECT … FROM` works.
     pub is_source: bool,
@@ -17,6 +17,10 @@ pub struct TableFacts {
     pub bounded: bool,
     /// As a sink it takes `-U`, `+U` and `-D` rows.
     pub takes_changelog: bool,
+    /// As a source it gives `-U`, `+U` and `-D` rows.
+    pub gives_changelog: bool,
+    /// As a sink with a PRIMARY KEY it does without `-U` rows.
+    pub upserts: bool,
 }
 
 impl TableFacts {
@@ -79,8 +83,16 @@ pub trait ConnectorCatalog: Send + Sync {
 pub struct UncheckedConnectors;
 
 impl ConnectorCatalog for UncheckedConnectors {
-    fn check(&self, _table: &Table) -> Result<TableFacts, Error> {
-        Ok(TableFacts { is_source: true, is_sink: true, bounded: false, takes_changelog: true })
+    fn check(&self, table: &Table) -> Result<TableFacts, Error> {
+        let gives_changelog = table.options.get("format") == Some("debezium-json");
+        Ok(TableFacts {
+            is_source: true,
+            is_sink: true,
+            bounded: false,
+            takes_changelog: true,
+            gives_changelog,
+            upserts: false,
+        })
     }
 
     fn infer_schema(&self, _options: &Options) -> Result<SchemaRef, Error> {

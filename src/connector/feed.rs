@@ -132,7 +132,14 @@ impl Connector for Feed {
     fn check(&self, table: &Table) -> Result<TableFacts, Error> {
         read_options(&table.options)?.check_columns(table)?;
         let bounded = self.content().get(&table.name).is_some_and(|content| content.bounded);
-        Ok(TableFacts { is_source: true, is_sink: true, bounded, takes_changelog: true })
+        Ok(TableFacts {
+            is_source: true,
+            is_sink: true,
+            bounded,
+            takes_changelog: true,
+            gives_changelog: false,
+            upserts: false,
+        })
     }
 
     fn infer_schema(&self, _options: &Options) -> Result<SchemaRef, Error> {

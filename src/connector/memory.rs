@@ -148,7 +148,14 @@ impl Connector for Memory {
     fn check(&self, table: &Table) -> Result<TableFacts, Error> {
         let name = read_options(&table.options, &table.name)?;
         let bounded = !matches!(self.content().inputs.get(name), Some(Input::Channel { .. }));
-        Ok(TableFacts { is_source: true, is_sink: true, bounded, takes_changelog: true })
+        Ok(TableFacts {
+            is_source: true,
+            is_sink: true,
+            bounded,
+            takes_changelog: true,
+            gives_changelog: false,
+            upserts: false,
+        })
     }
 
     fn infer_schema(&self, options: &Options) -> Result<SchemaRef, Error> {
@@ -380,7 +387,7 @@ impl SplitReader for MemorySplit {
         self.row += batch.num_rows() as u64;
         let columns = self.places.iter().map(|place| Arc::clone(batch.column(*place))).collect();
         let rows = self.assembly.batch(columns, batch.num_rows(), &lines, &self.facts)?;
-        Ok(Read::Rows(SplitBatch { rows, lines, rejected: Vec::new() }))
+        Ok(Read::Rows(SplitBatch { rows, lines, rejected: Vec::new(), kinds: None }))
     }
 }
 

@@ -34,7 +34,7 @@ use lines::{Formats, WithFormats};
 
 use crate::catalog::{ConnectorCatalog, Options, Table, TableFacts, TableStatistics};
 use crate::error::{Error, code, did_you_mean};
-use crate::stream::{StreamBatch, Watermark};
+use crate::stream::{RowKinds, StreamBatch, Watermark};
 
 use assembly::{Assembly, SplitFacts};
 
@@ -173,7 +173,10 @@ pub struct ReadRequest {
     pub schema: SchemaRef,
     /// For each of them: `Some(key)` if it is a metadata column.
     pub metadata: Vec<Option<String>>,
-    /// Most rows of a batch, ≥ 1.
+    /// Of a changelog: the names of the columns that tell rows apart, all of them in `schema`. With them a
+    /// change need not say how its row was before. Empty: nothing does.
+    pub key: Vec<String>,
+    /// Most rows of a batch, ≥ 1; one more where an update has two.
     pub batch_rows: usize,
     /// Set when the query is to stop; a reader that waits looks at it.
     pub cancel: CancelToken,
@@ -317,6 +320,8 @@ pub struct SplitBatch {
     pub lines: Lines,
     /// Rows that could not be read, under the policies `skip` and `side`.
     pub rejected: Vec<RejectedRow>,
+    /// What each row does; `None`: all of them are new. A `-U` stands right before its `+U`.
+    pub kinds: Option<RowKinds>,
 }
 
 /// Where the rows of a batch stand in their split.
@@ -446,6 +451,7 @@ impl Connectors {
             .iter()
             .chain(format::options::JSON_KEYS)
             .chain(format::options::CSV_KEYS)
+            .chain(format::options::DEBEZIUM_KEYS)
             .copied();
         let mut names: Vec<_> = own.chain(formats).chain(options::PLANNER).collect();
         names.sort_unstable();

@@ -20,7 +20,14 @@ pub struct Print;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Blackhole;
 
-const SINK: TableFacts = TableFacts { is_source: false, is_sink: true, bounded: true, takes_changelog: true };
+const SINK: TableFacts = TableFacts {
+    is_source: false,
+    is_sink: true,
+    bounded: true,
+    takes_changelog: true,
+    gives_changelog: false,
+    upserts: false,
+};
 
 impl Connector for Print {
     fn name(&self) -> &'static str {

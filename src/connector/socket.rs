@@ -107,8 +107,17 @@ impl Connector for Socket {
     }
 
     fn check(&self, table: &Table) -> Result<TableFacts, Error> {
-        Settings::read(&table.options)?.format.check_columns(table)?;
-        Ok(TableFacts { is_source: true, is_sink: false, bounded: false, takes_changelog: false })
+        let format = Settings::read(&table.options)?.format;
+        format.check_columns(table)?;
+        let gives_changelog = format.gives_changelog();
+        Ok(TableFacts {
+            is_source: true,
+            is_sink: false,
+            bounded: false,
+            takes_changelog: false,
+            gives_changelog,
+            upserts: false,
+        })
     }
 
     fn infer_schema(&self, _options: &Options) -> Result<SchemaRef, Error> {

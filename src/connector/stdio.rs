@@ -74,7 +74,14 @@ impl Connector for Stdin {
     fn check(&self, table: &Table) -> Result<TableFacts, Error> {
         let settings = StdinSettings::read(&table.options)?;
         settings.format.check_columns(table)?;
-        Ok(TableFacts { is_source: true, is_sink: false, bounded: settings.bounded, takes_changelog: false })
+        Ok(TableFacts {
+            is_source: true,
+            is_sink: false,
+            bounded: settings.bounded,
+            takes_changelog: false,
+            gives_changelog: settings.format.gives_changelog(),
+            upserts: false,
+        })
     }
 
     fn infer_schema(&self, _options: &Options) -> Result<SchemaRef, Error> {
@@ -174,7 +181,14 @@ impl Connector for Stdout {
         let format = stdout_format(&table.options)?;
         format.check_columns(table)?;
         let takes_changelog = format.takes_changelog();
-        Ok(TableFacts { is_source: false, is_sink: true, bounded: true, takes_changelog })
+        Ok(TableFacts {
+            is_source: false,
+            is_sink: true,
+            bounded: true,
+            takes_changelog,
+            gives_changelog: false,
+            upserts: takes_changelog,
+        })
     }
 
     fn infer_schema(&self, _options: &Options) -> Result<SchemaRef, Error> {

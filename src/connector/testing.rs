@@ -35,6 +35,7 @@ pub(super) fn table(columns: &[(&str, DataType)], options: &[(&str, &str)]) -> T
 /// A request for all columns of a table.
 pub(super) fn request(table: &Table) -> ReadRequest {
     ReadRequest {
+        key: Vec::new(),
         schema: table.schema(),
         metadata: table
             .columns

@@ -98,7 +98,8 @@ impl TextSplit {
         let schema = std::sync::Arc::clone(assembly.physical());
         let rows = Rows::new(&facts.path, &schema, options.rules, options.on_error, request.batch_rows)?;
         let (format, path, table) = (format.clone(), facts.path.clone(), table.to_vec());
-        let fresh = Box::new(move || Decoder::new(&format, &path, &table, &schema));
+        let key = request.key.clone();
+        let fresh = Box::new(move || Decoder::new(&format, &path, &table, &schema, &key));
         Ok(Self {
             facts,
             assembly,
@@ -134,9 +135,10 @@ impl TextSplit {
 
     fn take(&mut self) -> Result<Read, Error> {
         let rows = self.rows.len();
+        let kinds = self.rows.take_kinds();
         let (columns, lines, rejected) = self.rows.take()?;
         let rows = self.assembly.batch(columns, rows, &lines, &self.facts)?;
-        Ok(Read::Rows(SplitBatch { rows, lines, rejected }))
+        Ok(Read::Rows(SplitBatch { rows, lines, rejected, kinds }))
     }
 
     /// The rows at hand; `otherwise` if there are none.

@@ -9,12 +9,13 @@ use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 
 use super::aggregate::{Aggregate, Step};
 use super::evaluate::{arrow_failure, one_nan_and_zero};
+use super::expiry::{Expiry, written_at};
 use super::keys::{KeyFormat, KeyNumbers};
 use super::window::{changed, give_changes};
 use super::{Operator, Output, StateSize};
 use crate::error::Error;
-use crate::plan::GroupChangesNode;
-use crate::stream::{RowKind, RowKinds, StreamBatch};
+use crate::plan::{GroupChangesNode, StateTtl};
+use crate::stream::{RowKind, RowKinds, StreamBatch, Watermark};
 
 /// Aggregates per key over rows that come, change and go.
 ///
@@ -33,6 +34,8 @@ pub(super) struct GroupChanges {
     /// The group without a key has been given.
     is_given: bool,
     arrived: Option<Instant>,
+    ttl: Option<StateTtl>,
+    expiry: Option<Expiry>,
 }
 
 /// What a row, or both forms of one, do to a group.
@@ -60,19 +63,33 @@ impl GroupChanges {
             input: input.clone(),
             is_given: false,
             arrived: None,
+            ttl: node.ttl,
+            expiry: node.ttl.map(Expiry::new),
         })
     }
 
     /// The steps of a batch's rows, each transition between two values, and what becomes of the groups.
     fn transitions(&mut self, batch: &StreamBatch) -> Result<(Vec<Step>, Vec<Transition>), Error> {
+        let written = written_at(self.ttl, batch)?;
         let keys = self.format.rows(&batch.rows)?;
         let kinds = batch.kinds.as_ref().map(|kinds| kinds.values());
         let (mut steps, mut transitions) = (Vec::new(), Vec::new());
         let has_key = !self.keys.is_empty();
         let mut row = 0;
         while row < batch.num_rows() {
-            let group = self.numbers.number(&keys, row);
+            let mut group = self.numbers.number(&keys, row);
             self.rows.resize(self.numbers.bound().max(self.rows.len()), 0);
+            if let Some(expiry) = &mut self.expiry {
+                let running = batch.running.as_ref().map_or(i64::MIN, |running| running.values()[row]);
+                if expiry.is_over(group, running) {
+                    steps.push(Step::Clear { group });
+                    self.forget(group);
+                    group = self.numbers.number(&keys, row);
+                }
+                if let Some(expiry) = &mut self.expiry {
+                    expiry.write(group, written.get(row).copied().unwrap_or(i64::MIN));
+                }
+            }
             let kind = kinds.map_or(RowKind::Insert, |kinds| kinds[row]);
             // Both forms of a row that stays in its group are one step.
             let in_place = kind == RowKind::UpdateBefore && self.numbers.number(&keys, row + 1) == group;
@@ -107,6 +124,30 @@ impl GroupChanges {
             row = last as usize + 1;
         }
         Ok((steps, transitions))
+    }
+
+    /// Forgets a group whose aggregates are cleared.
+    fn forget(&mut self, group: u32) {
+        self.rows[group as usize] = 0;
+        self.numbers.release(group);
+        self.is_given &= !self.keys.is_empty();
+        if let Some(expiry) = &mut self.expiry {
+            expiry.forget(group);
+        }
+    }
+
+    /// Forgets groups that no row has changed for long. What was given of them stays.
+    fn expire(&mut self, over: &[u32]) -> Result<(), Error> {
+        if over.is_empty() {
+            return Ok(());
+        }
+        let steps: Vec<Step> = over.iter().map(|group| Step::Clear { group: *group }).collect();
+        let (nothing, groups) = (RecordBatch::new_empty(self.input.clone()), self.rows.len());
+        for aggregate in &mut self.aggregates {
+            aggregate.run(&steps, &nothing, groups)?;
+        }
+        over.iter().for_each(|group| self.forget(*group));
+        Ok(())
     }
 
     fn process(&mut self, batch: &StreamBatch, out: &mut Output) -> Result<(), Error> {
@@ -180,12 +221,33 @@ impl Operator for GroupChanges {
 
     fn process_batch(&mut self, batch: StreamBatch, out: &mut Output) -> Result<(), Error> {
         out.counts.used += batch.num_rows() as u64;
-        self.arrived = self.arrived.max(Some(batch.arrived));
+        if batch.num_rows() > 0 {
+            self.arrived = self.arrived.max(Some(batch.arrived));
+        }
         self.process(&batch, out)
     }
 
+    fn process_watermark(&mut self, watermark: Watermark, out: &mut Output) -> Result<(), Error> {
+        if let Some(expiry) = &mut self.expiry {
+            let over = expiry.at_watermark(watermark.0);
+            self.expire(&over)?;
+        }
+        out.watermark(watermark);
+        Ok(())
+    }
+
+    fn next_timer(&self) -> Option<i64> {
+        self.expiry.as_ref().and_then(Expiry::next_timer)
+    }
+
+    fn process_timer(&mut self, now_us: i64, _out: &mut Output) -> Result<(), Error> {
+        let Some(expiry) = &mut self.expiry else { return Ok(()) };
+        let over = expiry.at_timer(now_us);
+        self.expire(&over)
+    }
+
     fn finish(&mut self, out: &mut Output) -> Result<(), Error> {
-        if self.is_given || !self.keys.is_empty() {
+        if self.arrived.is_some() || !self.keys.is_empty() {
             return Ok(());
         }
         // What SQL says of nothing.
@@ -201,7 +263,8 @@ impl Operator for GroupChanges {
 
     fn state(&self) -> StateSize {
         let aggregates: usize = self.aggregates.iter().map(Aggregate::size).sum();
-        let bytes = aggregates + self.numbers.size() + self.rows.capacity() * size_of::<u64>();
+        let expiry = self.expiry.as_ref().map_or(0, Expiry::size);
+        let bytes = aggregates + self.numbers.size() + self.rows.capacity() * size_of::<u64>() + expiry;
         StateSize { windows: 0, rows: self.numbers.len(), bytes }
     }
 }
@@ -235,7 +298,7 @@ mod tests {
         let aggregates = vec![call(count_udaf(), false), call(max_udaf(), false), call(count_udaf(), true)];
         let mut fields: Vec<Field> = keys.iter().map(|key| input().field(*key).clone()).collect();
         fields.extend(["c", "m", "d"].map(|name| Field::new(name, DataType::Int64, true)));
-        let node = Operation::GroupChanges(Box::new(GroupChangesNode { keys, aggregates }));
+        let node = Operation::GroupChanges(Box::new(GroupChangesNode { keys, aggregates, ttl: None }));
         create(&plan_node(node, Arc::new(Schema::new(fields))), &input()).unwrap()
     }
 

@@ -53,6 +53,16 @@ impl KeyFormat {
     }
 }
 
+impl KeyFormat {
+    /// The columns of the keys of these numbers.
+    pub(super) fn columns(&self, numbers: &KeyNumbers, of: &[u32]) -> Result<Vec<ArrayRef>, Error> {
+        let Some(converter) = &self.converter else { return Ok(Vec::new()) };
+        let parser = converter.parser();
+        let rows = of.iter().map(|number| parser.parse(&numbers.keys[*number as usize].1));
+        converter.convert_rows(rows).map_err(|error| arrow_failure(&error))
+    }
+}
+
 impl KeyRows {
     fn key(&self, row: usize) -> (u64, &[u8]) {
         match &self.rows {
@@ -93,6 +103,12 @@ impl KeyNumbers {
         };
         self.table.insert_unique(hash, number, |number| known[*number as usize].0);
         number
+    }
+
+    /// The number of a row's key, if it has one.
+    pub(super) fn find(&self, keys: &KeyRows, row: usize) -> Option<u32> {
+        let (hash, key) = keys.key(row);
+        self.table.find(hash, |number| *self.keys[*number as usize].1 == *key).copied()
     }
 
     /// Forgets a key.

@@ -8,27 +8,35 @@ mod calc;
 #[cfg(any(test, debug_assertions))]
 mod checked;
 pub(crate) mod evaluate;
+mod expiry;
 mod group_changes;
 mod group_keys;
 mod join;
 mod keys;
 pub(crate) mod late;
 mod limit;
+mod normalize;
 mod over;
 mod sort;
 mod store;
 mod temporal_sort;
 #[cfg(test)]
 mod testing;
+mod top_n;
 mod unnest;
 mod window;
+mod window_changes;
 mod window_rows;
+
+use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 
 use crate::error::Error;
 use crate::plan::{Operation, PlanNode, WindowKind};
 use crate::stream::{StreamBatch, StreamElement, Watermark};
+
+pub(crate) use join::LookupTable;
 
 /// Rows of a result batch at most.
 const BATCH_ROWS: usize = 8192;
@@ -59,7 +67,12 @@ pub fn create(node: &PlanNode, input: &SchemaRef) -> Result<Box<dyn Operator>, E
         Operation::GroupChanges(group) => {
             Box::new(group_changes::GroupChanges::try_new(group, schema, input)?)
         }
+        Operation::WindowChanges(group) => {
+            Box::new(window_changes::WindowChanges::try_new(group, schema, input, late)?)
+        }
+        Operation::Normalize(normalize) => Box::new(normalize::Normalize::try_new(normalize, schema)?),
         Operation::Over(over) => over::create(over, schema, input, late)?,
+        Operation::TopN(top) => Box::new(top_n::TopN::try_new(top, schema, input, late)?),
         Operation::Unnest(unnest) => Box::new(unnest::Unnest::new(unnest, schema)),
         Operation::TemporalSort(sort) => Box::new(temporal_sort::TemporalSort::new(sort, late)),
         Operation::Sort(sort) => Box::new(sort::Sort::new(sort, schema)),
@@ -67,6 +80,7 @@ pub fn create(node: &PlanNode, input: &SchemaRef) -> Result<Box<dyn Operator>, E
         Operation::Source(_)
         | Operation::Values(_)
         | Operation::Union
+        | Operation::LookupJoin(_)
         | Operation::Exchange(_)
         | Operation::LateRows(_)
         | Operation::Sink(_) => {
@@ -75,6 +89,24 @@ pub fn create(node: &PlanNode, input: &SchemaRef) -> Result<Box<dyn Operator>, E
     };
     #[cfg(any(test, debug_assertions))]
     let operator: Box<dyn Operator> = Box::new(checked::Checked::new(operator, schema));
+    Ok(operator)
+}
+
+/// The operator of a lookup join, whose table was read.
+///
+/// # Errors
+/// `P002` for keys of types that can't be compared.
+pub(crate) fn create_lookup(
+    node: &PlanNode,
+    input: &SchemaRef,
+    table: Arc<LookupTable>,
+) -> Result<Box<dyn Operator>, Error> {
+    let Operation::LookupJoin(join) = &node.operation else {
+        return Err(Error::internal("operator", "a table for a node that looks nothing up"));
+    };
+    let operator: Box<dyn Operator> = Box::new(join::LookupJoin::try_new(join, &node.schema, input, table)?);
+    #[cfg(any(test, debug_assertions))]
+    let operator: Box<dyn Operator> = Box::new(checked::Checked::new(operator, &node.schema));
     Ok(operator)
 }
 

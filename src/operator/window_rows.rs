@@ -11,7 +11,7 @@ use super::window::{AssignerKind, WindowAssigner, timestamps};
 use super::{Operator, Output};
 use crate::error::Error;
 use crate::plan::WindowRowsNode;
-use crate::stream::{StreamBatch, event_times};
+use crate::stream::{RowKind, RowKinds, StreamBatch, event_times};
 
 /// Adds `window_start`, `window_end` and `window_time` to each row, once for each of its windows in
 /// order of their ends. Nothing is late here.
@@ -74,7 +74,15 @@ impl Operator for WindowRows {
             closes.extend(ends.iter().map(|end| end.saturating_sub(self.assigner.unit_us())));
         }
         let one_each = picks.len() == batch.num_rows() && used == times.len() as u64;
-        let batch = if one_each { batch } else { take_rows(&batch, &UInt32Array::from(picks))? };
+        let mut batch = if one_each { batch } else { take_rows(&batch, &UInt32Array::from(picks))? };
+        if let Some(kinds) = batch.kinds.as_ref().filter(|_| !one_each) {
+            // Both forms of an update need not stand side by side any more.
+            let alone = kinds.values().iter().map(|kind| match kind {
+                RowKind::Insert | RowKind::UpdateAfter => RowKind::Insert,
+                RowKind::UpdateBefore | RowKind::Delete => RowKind::Delete,
+            });
+            batch.kinds = Some(RowKinds::new(alone.collect::<Vec<_>>()));
+        }
         let mut columns = batch.rows.columns().to_vec();
         columns.push(timestamps(starts, self.schema.field(at).data_type())?);
         columns.push(timestamps(ends, self.schema.field(at + 1).data_type())?);

@@ -9,8 +9,8 @@ use super::text::physical as expression;
 use super::window_text::{duration, window};
 use super::{
     AggregateCall, AggregatePhase, CalcNode, Distribution, EmitMode, ExprRef, IntervalJoinNode, JoinKind,
-    NodeId, Operation, OverNode, OverTrigger, PlanNode, SinkTarget, SortKey, SourceNode, StreamPlan,
-    WindowAggregateNode, WindowJoinNode, WindowSource, sql_type_name,
+    NodeId, Operation, OverNode, OverTrigger, PlanNode, RankKind, SinkTarget, SortKey, SourceNode, StateTtl,
+    StreamPlan, TopNNode, TtlClock, WindowAggregateNode, WindowJoinNode, WindowSource, sql_type_name,
 };
 
 impl StreamPlan {
@@ -95,12 +95,17 @@ impl Operation {
             Self::WindowRows(_) => "WindowRows",
             Self::WindowAggregate(_) => "WindowAggregate",
             Self::GroupChanges(_) => "GroupAggregate",
+            Self::WindowChanges(_) => "WindowAggregate",
+            Self::Normalize(_) => "Normalize",
             Self::WindowJoin(join) if join.windows.is_none() => "Join",
             Self::WindowJoin(_) => "WindowJoin",
             Self::TemporalJoin(_) => "TemporalJoin",
             Self::RegularJoin(_) => "Join",
+            Self::LookupJoin(_) => "LookupJoin",
             Self::IntervalJoin(_) => "IntervalJoin",
             Self::Over(_) => "Over",
+            Self::TopN(top) if top.is_deduplication() => "Deduplicate",
+            Self::TopN(_) => "TopN",
             Self::Unnest(_) => "Unnest",
             Self::Union => "Union",
             Self::Exchange(_) => "Exchange",
@@ -130,11 +135,29 @@ pub(super) fn details(node: &PlanNode, input: Option<&Schema>) -> String {
         Operation::GroupChanges(group) => {
             let calls: Vec<String> = group.aggregates.iter().map(call).collect();
             let keys = column_names(input, &group.keys).join(", ");
-            match (keys.is_empty(), calls.is_empty()) {
+            let text = match (keys.is_empty(), calls.is_empty()) {
                 (true, _) => format!("compute [{}]", calls.join(", ")),
                 (false, true) => format!("keys [{keys}]"),
                 (false, false) => format!("keys [{keys}]; compute [{}]", calls.join(", ")),
+            };
+            format!("{text}{}", ttl(group.ttl))
+        }
+        Operation::WindowChanges(group) => {
+            let bounds = group.bounds;
+            let (start, end) = (column_name(input, bounds.start), column_name(input, bounds.end));
+            let mut parts = vec![format!("window [{start}, {end})")];
+            if !group.keys.is_empty() {
+                parts.push(format!("keys [{}]", column_names(input, &group.keys).join(", ")));
             }
+            let calls: Vec<String> = group.aggregates.iter().map(call).collect();
+            if !calls.is_empty() {
+                parts.push(format!("compute [{}]", calls.join(", ")));
+            }
+            parts.push("of rows that change".to_owned());
+            parts.join("; ")
+        }
+        Operation::Normalize(normalize) => {
+            format!("the last row of each key [{}]", column_names(input, &normalize.key).join(", "))
         }
         Operation::WindowJoin(join) => window_join_details(join),
         Operation::TemporalJoin(join) => {
@@ -147,12 +170,17 @@ pub(super) fn details(node: &PlanNode, input: Option<&Schema>) -> String {
             let what = (join.kind, version, &join.keys, join.condition.as_ref());
             join_details(what, &join.pair, join.first_width)
         }
+        Operation::LookupJoin(join) => {
+            let what = (join.kind, "table read once".to_owned(), &join.keys, join.condition.as_ref());
+            join_details(what, &join.pair, join.first_width)
+        }
         Operation::RegularJoin(join) => {
             let what = (join.kind, "whenever rows come".to_owned(), &join.keys, join.condition.as_ref());
-            join_details(what, &join.pair, join.first_width)
+            format!("{}{}", join_details(what, &join.pair, join.first_width), ttl(join.ttl.map(|ttl| ttl[0])))
         }
         Operation::IntervalJoin(join) => interval_join_details(join),
         Operation::Over(over) => over_details(over, input),
+        Operation::TopN(top) => top_n_details(top, input),
         Operation::Unnest(unnest) => {
             let empty = if unnest.keeps_empty { "; empty ones as NULL" } else { "" };
             format!("{}{empty}", column_name(input, unnest.column))
@@ -179,7 +207,10 @@ pub(super) fn details(node: &PlanNode, input: Option<&Schema>) -> String {
         Operation::LateRows(late) => format!("of {}", late.operator),
         Operation::Sink(sink) => match &sink.target {
             SinkTarget::Result => "result".to_owned(),
-            SinkTarget::Table(table) => format!("{} ({})", table.name, table.connector),
+            SinkTarget::Table(table) => {
+                let upsert = if sink.upsert { "; by key, without -U" } else { "" };
+                format!("{} ({}){upsert}", table.name, table.connector)
+            }
         },
     }
 }
@@ -352,6 +383,47 @@ fn over_details(over: &OverNode, input: Option<&Schema>) -> String {
         parts.push(format!("{} <= {}", over.calls[limit.call].text, limit.most));
     }
     parts.join("; ")
+}
+
+fn ttl(ttl: Option<StateTtl>) -> String {
+    match ttl {
+        None => String::new(),
+        Some(StateTtl { us, by: TtlClock::EventTime { .. } }) => {
+            format!("; kept {} of event time", duration(us))
+        }
+        Some(StateTtl { us, by: TtlClock::Clock }) => format!("; kept {} by the clock", duration(us)),
+    }
+}
+
+fn top_n_details(top: &TopNNode, input: Option<&Schema>) -> String {
+    let name = match top.rank {
+        RankKind::RowNumber => "row_number()",
+        RankKind::Rank => "rank()",
+        RankKind::DenseRank => "dense_rank()",
+    };
+    let mut parts = vec![match (top.is_deduplication(), top.order.is_empty()) {
+        (true, true) if top.latest_first => "keep last by arrival".to_owned(),
+        (true, true) => "keep first by arrival".to_owned(),
+        (true, false) => "keep first".to_owned(),
+        (false, _) => format!("{name} <= {}", top.most),
+    }];
+    if !top.partition.is_empty() {
+        parts.push(format!("keys [{}]", column_names(input, &top.partition).join(", ")));
+    }
+    if !top.order.is_empty() {
+        let keys: Vec<_> = top.order.iter().map(sort_key).collect();
+        let latest = if top.latest_first { ", latest first" } else { "" };
+        parts.push(format!("order [{}{latest}]", keys.join(", ")));
+    } else if !top.is_deduplication() {
+        parts.push(format!("order of arrival{}", if top.latest_first { ", latest first" } else { "" }));
+    }
+    if top.updating {
+        parts.push("all rows are kept".to_owned());
+    }
+    if !top.gives_rank {
+        parts.push("without rank".to_owned());
+    }
+    format!("{}{}", parts.join("; "), ttl(top.ttl))
 }
 
 fn call(call: &AggregateCall) -> String {

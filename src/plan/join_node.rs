@@ -2,7 +2,7 @@
 
 use arrow::datatypes::SchemaRef;
 
-use super::{ExprRef, JoinKind};
+use super::{ExprRef, JoinKind, StateTtl};
 use crate::stream::TimeUnit;
 
 /// Joins all rows of two inputs, whenever they come; results change as rows come and go.
@@ -24,6 +24,8 @@ pub struct RegularJoinNode {
     pub first_width: usize,
     /// Whether rows of each input change or go.
     pub updating: [bool; 2],
+    /// How long rows of each input are kept.
+    pub ttl: Option<[StateTtl; 2]>,
 }
 
 /// Joins each row of the first input with the version of the second one's key that was valid at its time.
@@ -37,6 +39,24 @@ pub struct TemporalJoinNode {
     pub times: [usize; 2],
     /// The first time attribute's step.
     pub unit: TimeUnit,
+    /// Each input's columns that must be equal, of the same types and in the same order.
+    pub keys: [Vec<usize>; 2],
+    /// What else must be true of a pair, over `pair`.
+    pub condition: Option<ExprRef>,
+    /// The columns of the first input, then those of the second.
+    pub pair: SchemaRef,
+    /// How many columns the first input has.
+    pub first_width: usize,
+}
+
+/// Joins each row of the first input with the rows of a table of its key. The table, the second input, is read
+/// once, before the first row.
+///
+/// Output columns: those of the first input, then those of the second.
+#[derive(Debug, Clone)]
+pub struct LookupJoinNode {
+    /// `Inner` or `Left`.
+    pub kind: JoinKind,
     /// Each input's columns that must be equal, of the same types and in the same order.
     pub keys: [Vec<usize>; 2],
     /// What else must be true of a pair, over `pair`.

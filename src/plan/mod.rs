@@ -53,7 +53,7 @@ use crate::sql::{self, Statement};
 pub use bind::sql_type_name;
 #[cfg(feature = "runtime")]
 pub(crate) use function::{ExactSum, Finish, Finished, is_registered};
-pub use join_node::{IntervalJoinNode, RegularJoinNode, TemporalJoinNode};
+pub use join_node::{IntervalJoinNode, LookupJoinNode, RegularJoinNode, TemporalJoinNode};
 pub use late::LATE_COLUMNS;
 #[cfg(all(test, feature = "runtime"))]
 pub(crate) use late::late_columns as late_fields;
@@ -61,7 +61,8 @@ pub use lint::Lint;
 #[doc(hidden)]
 pub use local_schema::{grouping_id, grouping_id_type, local_schema};
 pub use over_node::{
-    FrameBound, FrameUnit, OverCall, OverFrame, OverFunction, OverNode, OverTrigger, RankLimit,
+    FrameBound, FrameUnit, OverCall, OverFrame, OverFunction, OverNode, OverTrigger, RankKind, RankLimit,
+    TopNNode,
 };
 pub use stream_plan::*;
 
@@ -108,6 +109,7 @@ pub struct Planner {
     registered: Vec<Registered>,
     side_table_rows: usize,
     lints_tables: bool,
+    state_ttl_us: Option<i64>,
 }
 
 impl std::fmt::Debug for Planner {
@@ -147,6 +149,7 @@ impl Planner {
             registered: Vec::new(),
             side_table_rows,
             lints_tables: false,
+            state_ttl_us: None,
         }
     }
 
@@ -160,6 +163,19 @@ impl Planner {
     #[must_use]
     pub fn with_side_table_rows(self, rows: usize) -> Self {
         Self { side_table_rows: rows, ..self }
+    }
+
+    /// The planner of queries that forget keys which no row has changed for so many microseconds:
+    /// aggregations and joins without time, first rows, deduplication. 0: nothing is forgotten.
+    ///
+    /// ```
+    /// use tidegate::plan::Planner;
+    ///
+    /// let planner = Planner::default().with_state_ttl_us(3_600_000_000);
+    /// ```
+    #[must_use]
+    pub fn with_state_ttl_us(self, us: i64) -> Self {
+        Self { state_ttl_us: (us > 0).then_some(us), ..self }
     }
 
     /// The planner that also asks connectors what they know of the tables of a query, for the lints that
@@ -396,6 +412,7 @@ impl Planner {
             &self.functions,
             self.side_table_rows,
             self.lints_tables,
+            self.state_ttl_us,
         )
     }
 }

@@ -3,7 +3,7 @@
 use chrono_tz::Tz;
 use datafusion_common::ScalarValue;
 
-use super::{AggregateCall, ExprRef, SortKey, WindowBounds};
+use super::{AggregateCall, ExprRef, SortKey, StateTtl, WindowBounds};
 use crate::stream::TimeUnit;
 
 /// Computes values of each row over the rows around it. Output: the input's columns, then one for
@@ -126,4 +126,54 @@ pub struct RankLimit {
     pub call: usize,
     /// The greatest rank.
     pub most: i64,
+}
+
+/// Keeps the first rows of each partition, and changes them as rows come and go.
+///
+/// Output columns: those of the input, then the rank where somebody reads it.
+#[derive(Debug, Clone)]
+pub struct TopNNode {
+    /// PARTITION BY.
+    pub partition: Vec<usize>,
+    /// ORDER BY; ties are in the order of arrival. None: rows are in the order of arrival.
+    pub order: Vec<SortKey>,
+    /// Of rows that are equal in ORDER BY the one that came last is the first.
+    pub latest_first: bool,
+    /// The time attribute that rows are ordered by: those without a time are not used.
+    pub time: Option<usize>,
+    /// What counts rows.
+    pub rank: RankKind,
+    /// The greatest rank that comes out.
+    pub most: u64,
+    /// The rank is the last column.
+    pub gives_rank: bool,
+    /// Rows of the input change or go.
+    pub updating: bool,
+    /// Columns of the input that tell rows apart; `None`: all of them do.
+    pub identity: Option<Vec<usize>>,
+    /// How long partitions are kept.
+    pub ttl: Option<StateTtl>,
+}
+
+impl TopNNode {
+    /// Whether rows that were given may change or go.
+    pub fn changes(&self) -> bool {
+        self.updating || self.latest_first || !self.order.is_empty()
+    }
+
+    /// Whether it gives one row of each key: deduplication.
+    pub fn is_deduplication(&self) -> bool {
+        self.most == 1 && self.rank == RankKind::RowNumber
+    }
+}
+
+/// What counts rows in their order, from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RankKind {
+    /// Each row has a number of its own.
+    RowNumber,
+    /// One more than there are rows before the first of equal ones.
+    Rank,
+    /// Equal rows count once.
+    DenseRank,
 }

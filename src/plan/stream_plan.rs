@@ -8,7 +8,7 @@ use chrono_tz::Tz;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
 
-use super::{IntervalJoinNode, Lint, OverNode, RegularJoinNode, TemporalJoinNode};
+use super::{IntervalJoinNode, Lint, LookupJoinNode, OverNode, RegularJoinNode, TemporalJoinNode, TopNNode};
 use crate::catalog::{NullTime, Table};
 use crate::stream::TimeUnit;
 
@@ -119,20 +119,28 @@ pub enum Operation {
     /// Adds `window_start`, `window_end`, `window_time` to each row, once for each of its windows;
     /// where they are sessions, when the session is over.
     WindowRows(WindowRowsNode),
+    /// Makes of a changelog of a table with a PRIMARY KEY one that takes away what is there.
+    Normalize(NormalizeNode),
     /// Aggregates per window and key.
     WindowAggregate(Box<WindowAggregateNode>),
+    /// Aggregates the rows of a changelog per window and key.
+    WindowChanges(Box<WindowChangesNode>),
     /// Aggregates the rows of a changelog per key.
     GroupChanges(Box<GroupChangesNode>),
     /// Joins rows of the same window, or all rows of bounded inputs. Two inputs.
     WindowJoin(Box<WindowJoinNode>),
     /// Joins rows with the version that was valid at their time. Two inputs.
     TemporalJoin(Box<TemporalJoinNode>),
+    /// Joins rows with a table that is read once. Two inputs.
+    LookupJoin(Box<LookupJoinNode>),
     /// Joins all rows, whenever they come. Two inputs.
     RegularJoin(Box<RegularJoinNode>),
     /// Joins rows whose times are not far apart. Two inputs.
     IntervalJoin(Box<IntervalJoinNode>),
     /// Values of each row over the rows around it.
     Over(Box<OverNode>),
+    /// The first rows of each partition, as they change.
+    TopN(Box<TopNNode>),
     /// The items of an array as rows.
     Unnest(UnnestNode),
     /// All rows of all inputs; the schemas are equal but for names.
@@ -169,6 +177,10 @@ pub struct SourceNode {
     pub watermark: Option<SourceWatermark>,
     /// Behind `output` stand two more columns: the names of the table and of the split.
     pub with_origin: bool,
+    /// The table's rows change or go.
+    pub changelog: bool,
+    /// Of such a table: the PRIMARY KEY, whose columns are read.
+    pub key: Vec<String>,
 }
 
 /// How a source makes its watermark, per split.
@@ -391,6 +403,28 @@ impl WindowAggregateNode {
     }
 }
 
+/// How long state of a key is kept that no row changes: `SET 'state.ttl'`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StateTtl {
+    /// Microseconds, > 0.
+    pub us: i64,
+    /// What tells how long it is.
+    pub by: TtlClock,
+}
+
+/// What a time to live goes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TtlClock {
+    /// Event time: state is kept until the watermark has passed the time of the last row.
+    EventTime {
+        /// The time attribute's column in the input; where it has none, a row's time is the watermark just
+        /// before it.
+        time: Option<usize>,
+    },
+    /// The job's clock.
+    Clock,
+}
+
 /// Part of a two-phase aggregation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AggregatePhase {
@@ -408,6 +442,25 @@ pub enum AggregatePhase {
 #[derive(Debug, Clone)]
 pub struct GroupChangesNode {
     /// Group keys; none: all rows are one group.
+    pub keys: Vec<usize>,
+    /// What to compute.
+    pub aggregates: Vec<AggregateCall>,
+    /// How long groups are kept that no row changes.
+    pub ttl: Option<StateTtl>,
+}
+
+/// Aggregates the rows of a changelog per window and key; what is true when a window closes is final.
+///
+/// Output columns: `window_start`, `window_end`, `window_time`, the keys, then the aggregates.
+#[derive(Debug, Clone)]
+pub struct WindowChangesNode {
+    /// The rows' windows.
+    pub bounds: WindowBounds,
+    /// The time attribute's step.
+    pub unit: TimeUnit,
+    /// The zone whose wall clock the windows were cut by.
+    pub zone: Option<Tz>,
+    /// Group keys; may be none.
     pub keys: Vec<usize>,
     /// What to compute.
     pub aggregates: Vec<AggregateCall>,
@@ -482,6 +535,13 @@ impl JoinKind {
     }
 }
 
+/// See [`Operation::Normalize`].
+#[derive(Debug, Clone)]
+pub struct NormalizeNode {
+    /// The columns of the PRIMARY KEY.
+    pub key: Vec<usize>,
+}
+
 /// See [`Operation::Unnest`]. Output: the input's columns, then the item.
 #[derive(Debug, Clone, Copy)]
 pub struct UnnestNode {
@@ -554,6 +614,8 @@ pub struct LateRowsNode {
 pub struct SinkNode {
     /// Where the rows go.
     pub target: SinkTarget,
+    /// The old form of a row that changes is left out: the table finds it by its PRIMARY KEY.
+    pub upsert: bool,
 }
 
 /// Where a sink's rows go.

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
 
 use super::channel::{ChannelProbe, Receiver, Sender, Signal, channel};
 use super::control::Stops;
@@ -17,6 +18,7 @@ use super::metrics::{OperatorReport, SourceCounters};
 use super::sink::SinkEnd;
 use super::source::{
     Aligned, AlignmentGroup, ListedRows, Reading, SourceShape, SplitInputs, SplitPipeline, SplitReaders,
+    read_whole,
 };
 use super::task::{ChannelInputs, End, Link, LooseLink, Markers, Task, TaskProgress};
 use crate::connector::{Connectors, INGESTION_TIME, ReadRequest, Source};
@@ -26,6 +28,7 @@ use crate::plan::{
     AggregatePhase, Distribution, NodeId, Operation, PlanNode, SinkNode, SinkTarget, SourceNode, StreamPlan,
     WindowAggregateNode, WindowSource,
 };
+use crate::stream::{StreamBatch, StreamElement};
 
 /// The tasks of a plan, ready to run, and what a job reads from outside.
 pub(super) struct Graph {
@@ -186,7 +189,7 @@ impl Builder<'_> {
             }
             SinkTarget::Table(table) => {
                 let connector = self.connectors.get(&table.connector)?;
-                SinkEnd::table(connector.sink(table, Arc::clone(&node.schema))?)
+                SinkEnd::table(connector.sink(table, Arc::clone(&node.schema))?, sink.upsert)
             }
         };
         let name = match &sink.target {
@@ -200,7 +203,7 @@ impl Builder<'_> {
     /// A sink of late rows: it takes them as they come, so that no reader of it can wait in a circle.
     fn late_sink(&mut self, id: NodeId) -> Result<(), Error> {
         let node = self.node(id)?.clone();
-        let Operation::Sink(SinkNode { target: SinkTarget::Table(table) }) = &node.operation else {
+        let Operation::Sink(SinkNode { target: SinkTarget::Table(table), .. }) = &node.operation else {
             return Err(Error::internal("runtime", format!("plan node {id} is no sink of late rows")));
         };
         let mut drafts = Vec::new();
@@ -211,7 +214,7 @@ impl Builder<'_> {
         draft.in_step = false;
         draft.late_table = Some(table.name.clone());
         let connector = self.connectors.get(&table.connector)?;
-        let end = SinkEnd::table(connector.sink(table, Arc::clone(&node.schema))?);
+        let end = SinkEnd::table(connector.sink(table, Arc::clone(&node.schema))?, false);
         self.complete(draft, Ending::Sink(end, id, format!("Sink({})", table.name)));
         Ok(())
     }
@@ -256,11 +259,29 @@ impl Builder<'_> {
             | Operation::IntervalJoin(_)
             | Operation::TemporalJoin(_)
             | Operation::RegularJoin(_) => self.join(id, &node),
+            Operation::LookupJoin(join) => {
+                let [first, second] = node.inputs.as_slice() else {
+                    return Err(Error::internal("runtime", "a lookup lacks its table"));
+                };
+                let rows = self.whole(*second)?;
+                let schema = Arc::clone(&self.node(*second)?.schema);
+                let table = Arc::new(operator::LookupTable::try_new(join, &schema, &rows)?);
+                let input = Arc::clone(&self.node(*first)?.schema);
+                let mut stage = self.stage(*first)?;
+                for draft in &mut stage {
+                    let operator = operator::create_lookup(&node, &input, Arc::clone(&table))?;
+                    draft.chain.push(LooseLink::new(id, operator, None));
+                }
+                Ok(stage)
+            }
             Operation::Calc(_)
             | Operation::WindowRows(_)
             | Operation::Over(_)
+            | Operation::TopN(_)
             | Operation::Unnest(_)
-            | Operation::GroupChanges(_) => {
+            | Operation::GroupChanges(_)
+            | Operation::WindowChanges(_)
+            | Operation::Normalize(_) => {
                 let mut stage = self.stage(self.input_of(&node)?)?;
                 self.chain(&mut stage, id, &node)?;
                 Ok(stage)
@@ -347,13 +368,50 @@ impl Builder<'_> {
         Ok(stage)
     }
 
-    fn source(&mut self, id: NodeId, node: &SourceNode, plan_node: &PlanNode) -> Result<Draft, Error> {
+    /// All rows of a table that ends, behind the conditions and projections over it.
+    fn whole(&self, id: NodeId) -> Result<Vec<RecordBatch>, Error> {
+        let node = self.node(id)?;
+        match &node.operation {
+            Operation::Source(source) => {
+                let (_, pipelines, _) = self.open(source, node)?;
+                let mut rows = Vec::new();
+                for pipeline in pipelines {
+                    rows.extend(read_whole(pipeline, self.cancel)?.into_iter().map(|batch| batch.rows));
+                }
+                Ok(rows)
+            }
+            Operation::Calc(_) => {
+                let below = self.input_of(node)?;
+                let mut calc = operator::create(node, &self.node(below)?.schema)?;
+                let (mut out, mut rows) = (operator::Output::default(), Vec::new());
+                for batch in self.whole(below)? {
+                    calc.process_batch(StreamBatch::inserts(batch, Instant::now()), &mut out)?;
+                    for element in out.drain() {
+                        if let StreamElement::Batch(batch) = element {
+                            rows.push(batch.rows);
+                        }
+                    }
+                }
+                Ok(rows)
+            }
+            _ => Err(Error::internal("runtime", "a lookup in what is no table")),
+        }
+    }
+
+    /// Opens a table for a node.
+    #[allow(clippy::type_complexity, reason = "the parts of one source")]
+    fn open(
+        &self,
+        node: &SourceNode,
+        plan_node: &PlanNode,
+    ) -> Result<(Box<dyn Source>, Vec<SplitPipeline>, Arc<SourceShape>), Error> {
         let table = &node.table;
         check_runnable(node)?;
         let connector = self.connectors.get(&table.connector)?;
         let request = ReadRequest {
             schema: Arc::clone(&node.read_schema),
             metadata: node.read.iter().map(|column| metadata_key(table, *column)).collect(),
+            key: node.key.clone(),
             batch_rows: self.options.batch_rows,
             cancel: self.stops.cancel.clone(),
         };
@@ -367,6 +425,12 @@ impl Builder<'_> {
             .into_iter()
             .map(|reader| SplitPipeline::new(reader, Arc::clone(&shape)))
             .collect();
+        Ok((source, pipelines, shape))
+    }
+
+    fn source(&mut self, id: NodeId, node: &SourceNode, plan_node: &PlanNode) -> Result<Draft, Error> {
+        let table = &node.table;
+        let (source, pipelines, shape) = self.open(node, plan_node)?;
         let alignment = node.watermark.as_ref().and_then(|spec| spec.alignment.as_ref());
         let aligned = alignment.map(|alignment| {
             let group = self.groups.entry(alignment.group.clone()).or_default();

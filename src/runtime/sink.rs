@@ -1,15 +1,20 @@
 //! The end of a stream: a table's sink, or the caller who asked.
 
+use arrow::array::BooleanArray;
+use arrow::compute::filter_record_batch;
+
 use super::channel::{ChannelProbe, Sender};
 use crate::connector::Sink;
 use crate::error::Error;
-use crate::stream::{StreamBatch, StreamElement};
+use crate::stream::{RowKind, RowKinds, StreamBatch, StreamElement};
 
 /// Takes the rows of a query.
 pub(super) enum SinkEnd {
     /// A table.
     Table {
         sink: Box<dyn Sink>,
+        /// It does without the old forms of rows that change.
+        upsert: bool,
         /// Rows have been written and not flushed.
         is_dirty: bool,
         /// `finish` or `abort` has been called.
@@ -20,8 +25,8 @@ pub(super) enum SinkEnd {
 }
 
 impl SinkEnd {
-    pub(super) fn table(sink: Box<dyn Sink>) -> Self {
-        Self::Table { sink, is_dirty: false, is_closed: false }
+    pub(super) fn table(sink: Box<dyn Sink>, upsert: bool) -> Self {
+        Self::Table { sink, upsert, is_dirty: false, is_closed: false }
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -48,9 +53,12 @@ impl SinkEnd {
 
     pub(super) fn write(&mut self, batch: StreamBatch) -> Result<(), Error> {
         match self {
-            Self::Table { sink, is_dirty, .. } => {
+            Self::Table { sink, upsert, is_dirty, .. } => {
                 *is_dirty = true;
-                sink.write(&batch)
+                match (*upsert, &batch.kinds) {
+                    (true, Some(kinds)) => sink.write(&without_old_forms(&batch, kinds)?),
+                    _ => sink.write(&batch),
+                }
             }
             Self::Result(sender) => {
                 sender.send(StreamElement::Batch(batch));
@@ -84,6 +92,15 @@ impl SinkEnd {
             }
         }
     }
+}
+
+/// The rows of a batch but for `-U`.
+fn without_old_forms(batch: &StreamBatch, kinds: &RowKinds) -> Result<StreamBatch, Error> {
+    let is_new = |kind: &RowKind| *kind != RowKind::UpdateBefore;
+    let mask: BooleanArray = kinds.values().iter().map(|kind| Some(is_new(kind))).collect();
+    let rows = filter_record_batch(&batch.rows, &mask).map_err(|error| Error::internal("sink", error))?;
+    let kinds = RowKinds::new(kinds.values().iter().copied().filter(is_new).collect::<Vec<_>>());
+    Ok(StreamBatch { rows, kinds: Some(kinds), running: None, arrived: batch.arrived })
 }
 
 impl Drop for SinkEnd {

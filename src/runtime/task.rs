@@ -249,7 +249,12 @@ impl Task {
             self.intake.gives(&element);
         }
         let is_batch = arrived.is_some();
+        let is_end = matches!(element, StreamElement::End);
         feed(&mut self.chain, &mut self.end, element)?;
+        if is_end {
+            // Nothing wakes an operator that has given what was left.
+            self.timers = None;
+        }
         if let Some(arrived) = arrived {
             self.emit_marker(arrived)?;
         }

@@ -60,12 +60,14 @@ pub(super) fn source() -> PlanNode {
         output,
         watermark: None,
         with_origin: false,
+        changelog: false,
+        key: Vec::new(),
     };
     node(Operation::Source(source), vec![])
 }
 
 pub(super) fn plan(first: PlanNode, target: SinkTarget) -> StreamPlan {
-    let sink = node(Operation::Sink(SinkNode { target }), vec![0]);
+    let sink = node(Operation::Sink(SinkNode { target, upsert: false }), vec![0]);
     StreamPlan { nodes: vec![first, sink], sinks: vec![1], ..StreamPlan::default() }
 }
 
@@ -96,7 +98,14 @@ impl Connector for Test {
     }
 
     fn check(&self, _table: &Table) -> Result<TableFacts, Error> {
-        Ok(TableFacts { is_source: true, is_sink: true, bounded: true, takes_changelog: false })
+        Ok(TableFacts {
+            is_source: true,
+            is_sink: true,
+            bounded: true,
+            takes_changelog: false,
+            gives_changelog: false,
+            upserts: false,
+        })
     }
 
     fn infer_schema(&self, _options: &Options) -> Result<SchemaRef, Error> {
@@ -129,8 +138,12 @@ impl SplitReader for Script {
     }
 
     fn next(&mut self) -> Result<Read, Error> {
-        let batch =
-            |values: Vec<i64>| SplitBatch { rows: rows(values), lines: Lines::From(1), rejected: vec![] };
+        let batch = |values: Vec<i64>| SplitBatch {
+            rows: rows(values),
+            lines: Lines::From(1),
+            rejected: vec![],
+            kinds: None,
+        };
         match self.steps.next() {
             None => Ok(Read::End),
             Some(Step::Rows(values)) => Ok(Read::Rows(batch(values))),

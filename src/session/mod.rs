@@ -37,10 +37,10 @@ pub use job::{JobHandle, JobState, QueryHandle};
 use jobs::OwnJobs;
 pub use jobs::{JobStatus, Jobs};
 pub use open_metrics::OPEN_METRICS;
-#[cfg(feature = "cli")]
-pub(crate) use settings::parse_duration;
 use register::Functions;
 pub use rows::QueryRows;
+#[cfg(feature = "cli")]
+pub(crate) use settings::parse_duration;
 pub use settings::{SettingInfo, Settings};
 #[doc(hidden)]
 pub use stepped::SteppedHandle;
@@ -320,6 +320,7 @@ impl Session {
                 .with_time_zone(self.settings.time_zone().name())
                 .expect("the setting takes names of the tz database only")
                 .with_side_table_rows(self.settings.side_table_rows())
+                .with_state_ttl_us(i64::try_from(self.settings.state_ttl().as_micros()).unwrap_or(i64::MAX))
         })
     }
 

@@ -45,6 +45,7 @@ const LATE_MAX_ROWS: &str = "late-rows.max-rows";
 const WATERMARK_INTERVAL: &str = "pipeline.auto-watermark-interval";
 const PIPELINE_NAME: &str = "pipeline.name";
 const LATENCY_INTERVAL: &str = "metrics.latency.interval";
+const STATE_TTL: &str = "state.ttl";
 const LATENCY_GRANULARITY: &str = "metrics.latency.granularity";
 
 /// All settings, by name.
@@ -118,6 +119,13 @@ const ALL: &[SettingInfo] = &[
         default: "UTC",
         about: "The zone in which TIMESTAMP_LTZ values become text, days and hours.",
         kind: Kind::Zone,
+    },
+    SettingInfo {
+        key: STATE_TTL,
+        aliases: &["table.exec.state.ttl"],
+        default: "0 ms",
+        about: "How long keys of a query without a window are kept after their last change; 0 keeps them.",
+        kind: Kind::Duration { least: Duration::ZERO },
     },
 ];
 
@@ -213,6 +221,11 @@ impl Settings {
     /// What latency markers are told apart by.
     pub fn latency_granularity(&self) -> LatencyGranularity {
         LatencyGranularity::of(&self.text_of(LATENCY_GRANULARITY)).unwrap_or_default()
+    }
+
+    /// How long state of keys without a window is kept; zero: always.
+    pub fn state_ttl(&self) -> Duration {
+        self.duration(STATE_TTL)
     }
 
     /// Most rows of a side table that `LATE ROWS INTO` makes.

@@ -170,7 +170,14 @@ impl Connector for World {
     }
 
     fn check(&self, _table: &Table) -> Result<TableFacts, Error> {
-        Ok(TableFacts { is_source: true, is_sink: true, bounded: false, takes_changelog: true })
+        Ok(TableFacts {
+            is_source: true,
+            is_sink: true,
+            bounded: false,
+            takes_changelog: true,
+            gives_changelog: false,
+            upserts: false,
+        })
     }
 
     fn infer_schema(&self, _options: &Options) -> Result<SchemaRef, Error> {

@@ -102,7 +102,14 @@ impl Connector for Datagen {
 
     fn check(&self, table: &Table) -> Result<TableFacts, Error> {
         let bounded = Settings::read(table)?.rows.is_some();
-        Ok(TableFacts { is_source: true, is_sink: false, bounded, takes_changelog: false })
+        Ok(TableFacts {
+            is_source: true,
+            is_sink: false,
+            bounded,
+            takes_changelog: false,
+            gives_changelog: false,
+            upserts: false,
+        })
     }
 
     fn infer_schema(&self, _options: &Options) -> Result<SchemaRef, Error> {
@@ -249,7 +256,7 @@ impl SplitReader for DatagenSplit {
         self.next = self.next.saturating_add(count.saturating_mul(self.step));
         self.given += count;
         let rows = self.assembly.batch(columns, count as usize, &lines, &self.facts)?;
-        Ok(Read::Rows(SplitBatch { rows, lines, rejected: Vec::new() }))
+        Ok(Read::Rows(SplitBatch { rows, lines, rejected: Vec::new(), kinds: None }))
     }
 }
 

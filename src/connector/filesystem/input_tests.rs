@@ -143,6 +143,7 @@ fn metadata_columns() {
     assert_eq!(read(&t, 10).unwrap().rows(), ["a.json, 1, 1, 17", "a.json, 3, 2, 17"]);
     // Without any column the rows still count.
     let request = ReadRequest {
+        key: Vec::new(),
         schema: std::sync::Arc::new(arrow::datatypes::Schema::empty()),
         metadata: Vec::new(),
         ..request(&t)

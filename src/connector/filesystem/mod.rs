@@ -148,9 +148,11 @@ impl Connector for Filesystem {
         settings.format.check_columns(table)?;
         Ok(TableFacts {
             is_source: settings.format.is_readable(),
-            is_sink: !is_glob(&settings.path),
+            is_sink: !is_glob(&settings.path) && settings.format.is_writable(),
             bounded: settings.is_bounded(),
             takes_changelog: settings.format.takes_changelog(),
+            gives_changelog: settings.format.gives_changelog(),
+            upserts: settings.format.takes_changelog(),
         })
     }
 
@@ -288,6 +290,7 @@ pub(super) fn columns_of(sample: &[u8], is_all: bool, format: &FormatOptions) ->
         Some(TextFormat::Json { .. }) => json_columns(sample, is_all),
         Some(TextFormat::Csv(options)) => csv_columns(sample, is_all, options),
         Some(TextFormat::Raw) => Ok(vec![("line".to_owned(), DataType::Utf8)]),
+        Some(TextFormat::Debezium { .. }) => Err("changes of a table don't tell its columns".to_owned()),
         None => Err("its rows can't be read".to_owned()),
     }
 }

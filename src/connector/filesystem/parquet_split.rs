@@ -125,7 +125,7 @@ impl SplitReader for ParquetSplit {
         let lines = Lines::From(self.rows + 1);
         self.rows += batch.num_rows() as u64;
         let rows = self.assembly.batch(columns, batch.num_rows(), &lines, &self.facts)?;
-        Ok(Read::Rows(SplitBatch { rows, lines, rejected: Vec::new() }))
+        Ok(Read::Rows(SplitBatch { rows, lines, rejected: Vec::new(), kinds: None }))
     }
 
     fn progress(&self) -> (u64, Option<u64>) {

@@ -241,8 +241,18 @@ impl Column {
         Ok(())
     }
 
+    /// Appends an empty value, 0 or false: NULL where the column may be that.
+    pub(crate) fn append_empty(&mut self) {
+        let is_valid = !self.field.is_nullable();
+        self.push_empty(is_valid);
+    }
+
     /// NULL, also below a NOT NULL field: a placeholder under a NULL row.
     fn push_null(&mut self) {
+        self.push_empty(false);
+    }
+
+    fn push_empty(&mut self, is_valid: bool) {
         match &mut self.values {
             Values::Boolean(values) => values.append(false),
             Values::Int8(values) => values.push(0),
@@ -262,9 +272,13 @@ impl Column {
                 let end = offsets[offsets.len() - 1];
                 offsets.push(end);
             }
-            Values::Row(fields) => fields.iter_mut().for_each(Self::push_null),
+            Values::Row(fields) => fields.iter_mut().for_each(|field| field.push_empty(is_valid)),
         }
-        self.nulls.append_null();
+        if is_valid {
+            self.nulls.append_non_null();
+        } else {
+            self.nulls.append_null();
+        }
         self.len += 1;
     }
 

@@ -32,7 +32,7 @@ impl Encoder {
             (Kind::ChangelogJson, _) => {
                 Self::Json(JsonLines::with_times(schema, JsonStyle::Changelog, options.time_style))
             }
-            (kind @ (Kind::Parquet | Kind::Csv), _) => {
+            (kind @ (Kind::Parquet | Kind::Csv | Kind::DebeziumJson), _) => {
                 let message = format!("format \"{}\" can't be written as text", kind.name());
                 return Err(Error::run(code::NOT_SUPPORTED, message));
             }

@@ -83,7 +83,7 @@ impl JsonReader {
         if line.iter().all(u8::is_ascii_whitespace) {
             return Ok(());
         }
-        match self.object(line, rows) {
+        match self.object(line, rows.len(), None, rows) {
             Ok(()) => {
                 rows.end_row(number, line.len());
                 Ok(())
@@ -92,11 +92,18 @@ impl JsonReader {
         }
     }
 
-    fn object(&mut self, line: &[u8], rows: &mut Rows) -> Result<(), RowFault> {
+    /// Appends the fields of an object, those of row `row` of the batch. `may_lack`: of each column whether
+    /// it may have an empty value for want of one.
+    pub(super) fn object(
+        &mut self,
+        line: &[u8],
+        row: usize,
+        may_lack: Option<&[bool]>,
+        rows: &mut Rows,
+    ) -> Result<(), RowFault> {
         if let Err(error) = std::str::from_utf8(line) {
             return Err(RowFault::broken(format!("byte {}: not UTF-8", error.valid_up_to() + 1)));
         }
-        let row = rows.len();
         let nulls_misfits = rows.nulls_misfits();
         let columns = rows.columns();
         self.filled.fill(Filled::No);
@@ -130,7 +137,12 @@ impl JsonReader {
                                 cursor.skip_value().map_err(syntax)?;
                                 column.truncate(row);
                                 let in_nulls = nulls_misfits && column.append_null().is_ok();
-                                if !in_nulls {
+                                let is_null =
+                                    matches!(&misfit, ValueFault::Misfit { fault: Fault::Null, .. });
+                                let may_lack = is_null && may_lack.is_some_and(|may| may[index]);
+                                if may_lack && !in_nulls {
+                                    column.append_empty();
+                                } else if !in_nulls {
                                     return Err(described(&self.names[index], line, misfit));
                                 }
                             }
@@ -165,6 +177,10 @@ impl JsonReader {
         }
         for (index, column) in columns.iter_mut().enumerate() {
             if self.filled[index] != Filled::No {
+                continue;
+            }
+            if may_lack.is_some_and(|may| may[index]) {
+                column.append_empty();
                 continue;
             }
             let name = || String::from_utf8_lossy(&self.names[index]);
@@ -481,7 +497,7 @@ fn within(fault: ValueFault, step: std::fmt::Arguments<'_>) -> ValueFault {
     }
 }
 
-fn broken(line: &[u8], fault: SyntaxFault) -> RowFault {
+pub(super) fn broken(line: &[u8], fault: SyntaxFault) -> RowFault {
     let rest = String::from_utf8_lossy(&line[fault.at.min(line.len())..]);
     let found = match rest.chars().next() {
         None => "the line ends".to_owned(),

@@ -26,6 +26,7 @@ mod column;
 mod csv_read;
 mod csv_scan;
 mod csv_write;
+mod debezium;
 mod encoder;
 mod infer;
 mod json_read;

@@ -21,14 +21,17 @@ pub(crate) enum Kind {
     Raw,
     /// JSON with what each row does to the result. It can be written only.
     ChangelogJson,
+    /// Changes of a database's table as Debezium writes them. They can be read only.
+    DebeziumJson,
 }
 
-const KINDS: [(&str, Kind); 5] = [
+const KINDS: [(&str, Kind); 6] = [
     ("json", Kind::Json),
     ("csv", Kind::Csv),
     ("parquet", Kind::Parquet),
     ("raw", Kind::Raw),
     ("changelog-json", Kind::ChangelogJson),
+    ("debezium-json", Kind::DebeziumJson),
 ];
 
 /// Options of reading any text format.
@@ -39,6 +42,13 @@ pub(crate) const JSON_KEYS: &[&str] = &[
     "json.fail-on-missing-field",
     "json.timestamp-format.standard",
     "json.timestamp-format",
+];
+/// Options of `debezium-json`.
+pub(crate) const DEBEZIUM_KEYS: &[&str] = &[
+    "debezium-json.schema-include",
+    "debezium-json.ignore-parse-errors",
+    "debezium-json.timestamp-format.standard",
+    "debezium-json.timestamp-format",
 ];
 /// Options of `csv`.
 pub(crate) const CSV_KEYS: &[&str] = &[
@@ -100,6 +110,7 @@ impl Kind {
             Self::Parquet => "parquet",
             Self::Raw => "raw",
             Self::ChangelogJson => "changelog-json",
+            Self::DebeziumJson => "debezium-json",
         }
     }
 
@@ -111,6 +122,7 @@ impl Kind {
             Self::Raw => [TEXT_KEYS, &[]],
             Self::Parquet => [&[], &[]],
             Self::ChangelogJson => [&["timestamp-format"], &[]],
+            Self::DebeziumJson => [TEXT_KEYS, DEBEZIUM_KEYS],
         }
     }
 }
@@ -148,7 +160,8 @@ impl FormatOptions {
     pub(crate) fn read(reader: OptionReader<'_>, kind: Kind, is_tsv: bool) -> Result<Self, Error> {
         let prefix = kind.name();
         let ignore_key = format!("{prefix}.ignore-parse-errors");
-        let ignore = matches!(kind, Kind::Json | Kind::Csv) && reader.boolean(&ignore_key)? == Some(true);
+        let ignore = matches!(kind, Kind::Json | Kind::Csv | Kind::DebeziumJson)
+            && reader.boolean(&ignore_key)? == Some(true);
         let errors = reader.choice("errors", &["fail", "side", "skip"])?;
         if ignore && errors.is_some() {
             return Err(reader
@@ -169,6 +182,9 @@ impl FormatOptions {
             }),
             Kind::Csv => Some(TextFormat::Csv(csv_options(reader, is_tsv)?)),
             Kind::Raw => Some(TextFormat::Raw),
+            Kind::DebeziumJson => {
+                Some(TextFormat::Debezium { is_wrapped: reader.boolean("debezium-json.schema-include")? })
+            }
             Kind::Parquet | Kind::ChangelogJson => None,
         };
         Ok(Self { kind, text, on_error, rules, time_style })
@@ -177,6 +193,16 @@ impl FormatOptions {
     /// Whether rows can be read in this format.
     pub(crate) fn is_readable(&self) -> bool {
         self.kind != Kind::ChangelogJson
+    }
+
+    /// Whether rows can be written in this format.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.kind != Kind::DebeziumJson
+    }
+
+    /// Whether rows that are read change others.
+    pub(crate) fn gives_changelog(&self) -> bool {
+        self.kind == Kind::DebeziumJson
     }
 
     /// Whether rows can be written that change others.

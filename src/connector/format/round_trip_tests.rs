@@ -103,7 +103,7 @@ fn schema() -> Schema {
 fn read(format: &TextFormat, text: &[u8], step: usize, schema: &Schema) -> Vec<ArrayRef> {
     let names: Vec<_> = schema.fields().iter().map(|field| field.name().clone()).collect();
     let mut rows = Rows::new("x", schema, TimeRules::default(), OnError::Fail, usize::MAX).unwrap();
-    let mut decoder = Decoder::new(format, "x", &names, schema);
+    let mut decoder = Decoder::new(format, "x", &names, schema, &[]);
     let (mut start, mut end) = (0, 0);
     loop {
         end = (end + step).min(text.len());
@@ -163,7 +163,7 @@ proptest! {
         let csv = TextFormat::Csv(csv("\\N", None, None));
         for format in [TextFormat::Json { fail_on_missing: false }, csv] {
             let mut rows = Rows::new("x", &schema(), TimeRules::default(), OnError::Side, 3).unwrap();
-            let mut decoder = Decoder::new(&format, "x", &names, &schema());
+            let mut decoder = Decoder::new(&format, "x", &names, &schema(), &[]);
             let (mut start, mut end) = (0, 0);
             while start < text.len() {
                 end = (end + step).min(text.len());

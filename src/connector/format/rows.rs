@@ -9,6 +9,7 @@ use super::column::{Column, Fault, TimeRules};
 use super::type_name::{sql_type_name, with_article};
 use crate::connector::{Lines, RejectedRow};
 use crate::error::{Error, code};
+use crate::stream::{RowKind, RowKinds};
 
 /// A batch ends when its rows took this much text, so that long lines don't make huge batches.
 const MAX_BATCH_BYTES: usize = 64 << 20;
@@ -105,6 +106,8 @@ pub(crate) struct Rows {
     limit: usize,
     columns: Vec<Column>,
     lines: Vec<u64>,
+    /// Of a changelog, one a row.
+    kinds: Vec<RowKind>,
     rejected: Vec<RejectedRow>,
     bytes: usize,
     /// Why the record that is read now may be cut off; such a one never fails the query.
@@ -141,6 +144,7 @@ impl Rows {
             limit: limit.max(1),
             columns: columns.collect::<Result<_, _>>()?,
             lines: Vec::new(),
+            kinds: Vec::new(),
             rejected: Vec::new(),
             bytes: 0,
             cut_off: None,
@@ -177,6 +181,20 @@ impl Rows {
         self.lines.push(line);
         self.bytes += size;
         debug_assert!(self.columns.iter().all(|column| column.len() == self.lines.len()));
+    }
+
+    /// Ends the rows of a change of `size` bytes, each with what it does.
+    pub(crate) fn end_change(&mut self, line: u64, size: usize, kinds: &[RowKind]) {
+        self.lines.extend(std::iter::repeat_n(line, kinds.len()));
+        self.kinds.extend_from_slice(kinds);
+        self.bytes += size;
+        debug_assert!(self.columns.iter().all(|column| column.len() == self.lines.len()));
+    }
+
+    /// What each row of the batch does; `None`: they are no changes, or all of them are new.
+    pub(crate) fn take_kinds(&mut self) -> Option<RowKinds> {
+        let kinds = std::mem::take(&mut self.kinds);
+        kinds.iter().any(|kind| *kind != RowKind::Insert).then(|| RowKinds::new(kinds))
     }
 
     /// Takes back what was appended of a row, and does with it what the policy says.

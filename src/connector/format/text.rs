@@ -3,6 +3,7 @@
 use arrow::datatypes::{DataType, Schema};
 
 use super::csv_read::{CsvOptions, CsvReader};
+use super::debezium::DebeziumReader;
 use super::json_read::JsonReader;
 use super::raw;
 use super::rows::Rows;
@@ -11,7 +12,13 @@ use crate::error::Error;
 /// A format that is read as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TextFormat {
-    Json { fail_on_missing: bool },
+    Json {
+        fail_on_missing: bool,
+    },
+    /// `is_wrapped`: whether changes stand in a `payload` beside their `schema`; `None`: either.
+    Debezium {
+        is_wrapped: Option<bool>,
+    },
     Csv(CsvOptions),
     Raw,
 }
@@ -30,6 +37,7 @@ pub(crate) struct Decoder {
 #[derive(Debug)]
 enum Reader {
     Json(JsonReader),
+    Debezium(DebeziumReader),
     Csv(CsvReader),
     Raw { is_text: bool },
 }
@@ -44,14 +52,24 @@ impl Decoder {
 
     /// Whether a record without a line end can be told to be whole.
     pub(crate) fn knows_whole_records(&self) -> bool {
-        matches!(self.format, Reader::Json(_))
+        matches!(self.format, Reader::Json(_) | Reader::Debezium(_))
     }
 
-    /// A decoder of `wanted`, columns of a table whose physical columns are `table`.
-    pub(crate) fn new(format: &TextFormat, split: &str, table: &[String], wanted: &Schema) -> Self {
+    /// A decoder of `wanted`, columns of a table whose physical columns are `table`. `key`: of a changelog,
+    /// what tells rows apart.
+    pub(crate) fn new(
+        format: &TextFormat,
+        split: &str,
+        table: &[String],
+        wanted: &Schema,
+        key: &[String],
+    ) -> Self {
         let names = || wanted.fields().iter().map(|field| field.name().as_str());
         let format = match format {
             TextFormat::Json { fail_on_missing } => Reader::Json(JsonReader::new(names(), *fail_on_missing)),
+            TextFormat::Debezium { is_wrapped } => {
+                Reader::Debezium(DebeziumReader::new(names(), *is_wrapped, key))
+            }
             TextFormat::Csv(options) => {
                 let place = |name| table.iter().position(|column| column == name).unwrap_or(0);
                 Reader::Csv(CsvReader::new(options.clone(), table.to_vec(), names().map(place).collect()))
@@ -107,6 +125,7 @@ impl Decoder {
             used = next;
             match &mut self.format {
                 Reader::Json(reader) => reader.line(line, number, rows)?,
+                Reader::Debezium(reader) => reader.line(line, number, rows)?,
                 Reader::Raw { is_text } => {
                     raw::read_line(line.strip_suffix(b"\r").unwrap_or(line), number, *is_text, rows)?;
                 }

@@ -6,6 +6,7 @@
 mod interval;
 #[cfg(test)]
 mod interval_tests;
+mod lookup;
 mod matching;
 mod padding;
 mod regular;
@@ -15,6 +16,8 @@ mod temporal;
 mod window;
 
 pub(super) use interval::IntervalJoin;
+pub(super) use lookup::LookupJoin;
+pub(crate) use lookup::LookupTable;
 pub(super) use regular::RegularJoin;
 pub(super) use temporal::TemporalJoin;
 pub(super) use window::WindowJoin;

@@ -12,16 +12,18 @@ use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use super::padding::side_by_side;
 use crate::error::Error;
 use crate::operator::evaluate::{arrow_failure, evaluate_condition};
+use crate::operator::expiry::{Expiry, written_at};
 use crate::operator::keys::{KeyFormat, KeyNumbers, KeyRows};
 use crate::operator::store::RowStore;
 use crate::operator::{BATCH_ROWS, Operator, Output, StateSize};
-use crate::plan::{ExprRef, JoinKind, RegularJoinNode};
-use crate::stream::{RowKind, RowKinds, StreamBatch};
+use crate::plan::{ExprRef, JoinKind, RegularJoinNode, StateTtl, TtlClock};
+use crate::stream::{RowKind, RowKinds, StreamBatch, Watermark};
 
 /// Joins each row with all that have come of the other input, and takes results away when rows go or a
 /// row without partner finds one.
 ///
-/// Wakes on: batches. State: all rows of both inputs that have not gone. Order: as rows come. Watermark:
+/// Wakes on: batches. State: all rows of both inputs that have not gone; with a time to live only as long, and
+/// by event time rows make no pair whose times are that far apart. Order: as rows come. Watermark:
 /// forwarded; it says nothing of the rows.
 pub(in crate::operator) struct RegularJoin {
     kind: JoinKind,
@@ -33,6 +35,7 @@ pub(in crate::operator) struct RegularJoin {
     numbers: KeyNumbers,
     /// Of each key the slots of its rows in both inputs.
     groups: Vec<[Vec<u32>; 2]>,
+    ttl: Option<[StateTtl; 2]>,
 }
 
 struct Side {
@@ -43,6 +46,7 @@ struct Side {
     rows: Vec<Kept>,
     /// Finds a row that goes; `None`: rows only come.
     identities: Option<Identities>,
+    expiry: Option<Expiry>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -51,6 +55,11 @@ struct Kept {
     partners: u32,
     /// Its place in the group.
     place: u32,
+    group: u32,
+    /// The number of rows that are equal to it.
+    identity: u32,
+    /// Its time.
+    written: i64,
 }
 
 /// Slots of rows that are equal in all columns.
@@ -68,6 +77,20 @@ struct Arrival {
     comes: bool,
     slot: u32,
     group: u32,
+    running: i64,
+    /// It goes, and its time to live is over: nothing is said of it.
+    is_over: bool,
+}
+
+/// Whether a row of that time is forgotten, by event time, at a row with this running watermark.
+fn is_over(ttl: Option<&[StateTtl; 2]>, written: i64, running: i64) -> bool {
+    match ttl {
+        // A row before the first watermark, whose time is not known, is never too old.
+        Some([ttl, _]) if ttl.by != TtlClock::Clock && written != i64::MIN => {
+            written.saturating_add(ttl.us) <= running
+        }
+        _ => false,
+    }
 }
 
 /// A row of the result: what becomes of it, and its rows of both inputs.
@@ -93,6 +116,7 @@ impl RegularJoin {
                 store: RowStore::new(&schema),
                 rows: Vec::new(),
                 identities,
+                expiry: node.ttl.map(|ttl| Expiry::new(ttl[input])),
             })
         };
         Ok(Self {
@@ -104,6 +128,7 @@ impl RegularJoin {
             schema: Arc::clone(schema),
             numbers: KeyNumbers::default(),
             groups: Vec::new(),
+            ttl: node.ttl,
         })
     }
 
@@ -113,13 +138,14 @@ impl RegularJoin {
     }
 
     fn take(&mut self, input: usize, batch: &StreamBatch, out: &mut Output) -> Result<(), Error> {
-        out.counts.used += batch.num_rows() as u64;
-        let arrivals = self.arrivals(input, batch)?;
+        let (arrivals, late) = self.arrivals(input, batch)?;
+        out.counts.used += batch.num_rows() as u64 - late;
+        out.counts.late += late;
         let mut from = 0;
         while from < arrivals.len() {
             let mut pairs = 0;
             let several = arrivals[from..].iter().position(|arrival| {
-                pairs += self.others(input, arrival).len();
+                pairs += self.others(input, arrival).count();
                 pairs > 4 * BATCH_ROWS
             });
             let to = several.map_or(arrivals.len(), |several| from + several.max(1));
@@ -137,7 +163,7 @@ impl RegularJoin {
     }
 
     /// Keeps the rows that come, finds those that go.
-    fn arrivals(&mut self, input: usize, batch: &StreamBatch) -> Result<Vec<Arrival>, Error> {
+    fn arrivals(&mut self, input: usize, batch: &StreamBatch) -> Result<(Vec<Arrival>, u64), Error> {
         let keeps_alone = self.keeps(input);
         let side = &mut self.sides[input];
         let keys = side.keys.rows(&batch.rows)?;
@@ -162,29 +188,57 @@ impl RegularJoin {
         };
         let mut slots = side.store.add(new)?.into_iter();
         side.rows.resize(side.store.bound().max(side.rows.len()), Kept::default());
+        let written = written_at(self.ttl.map(|ttl| ttl[input]), batch)?;
         let whole = match &side.identities {
             Some(identities) => Some(identities.format.rows(&batch.rows)?),
             None => None,
         };
-        let mut arrivals = Vec::with_capacity(rows.len());
+        let (mut arrivals, mut late) = (Vec::with_capacity(rows.len()), 0);
         for row in rows {
+            let running = batch.running.as_ref().map_or(i64::MIN, |running| running.values()[row]);
             let comes = comes(row);
             let slot = if comes { slots.next() } else { None };
-            let slot = side.identify(whole.as_ref(), row, slot)?;
+            let Some(slot) = side.identify(whole.as_ref(), row, slot) else {
+                if self.ttl.is_none() {
+                    return Err(Error::internal("Join", "a row goes that never came"));
+                }
+                late += 1;
+                continue;
+            };
+            if let (true, Some(expiry)) = (comes, &mut side.expiry) {
+                expiry.write(slot, written.get(row).copied().unwrap_or(i64::MIN));
+            }
             let group = if is_alone(row) { ALONE } else { self.numbers.number(&keys, row) };
             let groups = self.numbers.bound().max(self.groups.len());
             self.groups.resize_with(groups, Default::default);
-            arrivals.push(Arrival { comes, slot, group });
+            let kept = &mut side.rows[slot as usize];
+            if comes {
+                let written = written.get(row).copied().unwrap_or(i64::MIN);
+                *kept = Kept { written, group, identity: kept.identity, ..Kept::default() };
+            }
+            let is_over = !comes && is_over(self.ttl.as_ref(), kept.written, running);
+            late += u64::from(is_over);
+            arrivals.push(Arrival { comes, slot, group, running, is_over });
         }
-        Ok(arrivals)
+        Ok((arrivals, late))
     }
 
     /// The slots of the other input's rows with the key of a row.
-    fn others(&self, input: usize, arrival: &Arrival) -> &[u32] {
-        match arrival.group {
+    fn others(&self, input: usize, arrival: &Arrival) -> impl Iterator<Item = u32> + '_ {
+        let others: &[u32] = match arrival.group {
+            _ if arrival.is_over => &[],
             ALONE => &[],
             group => &self.groups[group as usize][1 - input],
-        }
+        };
+        let own = self.sides[input].rows[arrival.slot as usize];
+        let (comes, running, rows, ttl) =
+            (arrival.comes, arrival.running, &self.sides[1 - input].rows, self.ttl.as_ref());
+        // A pair is one whichever of the two is taken first.
+        others.iter().copied().filter(move |other| {
+            let other = rows[*other as usize];
+            let is_gone = !comes && is_over(ttl, other.written, running);
+            !is_gone && !is_over(ttl, own.written, other.written) && !is_over(ttl, other.written, own.written)
+        })
     }
 
     fn join(
@@ -207,8 +261,7 @@ impl RegularJoin {
         let other_alone = |other: u32| if input == 0 { [None, Some(other)] } else { [Some(other), None] };
         for arrival in arrivals {
             partners.clear();
-            partners
-                .extend(self.others(input, arrival).iter().copied().filter(|_| meets.next().unwrap_or(true)));
+            partners.extend(self.others(input, arrival).filter(|_| meets.next().unwrap_or(true)));
             let (kind, opposite) = match arrival.comes {
                 true => (RowKind::Insert, RowKind::Delete),
                 false => (RowKind::Delete, RowKind::Insert),
@@ -236,7 +289,7 @@ impl RegularJoin {
                 (false, 0) => partners.is_empty() == (self.kind == JoinKind::Anti),
                 (false, _) => false,
             };
-            if is_given {
+            if is_given && !arrival.is_over {
                 changes.push((kind, row(arrival.slot, None)));
             }
             self.settle(input, arrival, partners.len() as u32);
@@ -253,9 +306,9 @@ impl RegularJoin {
         let Some(condition) = &self.condition else { return Ok(Vec::new()) };
         let (mut own, mut other) = (Vec::new(), Vec::new());
         for arrival in arrivals {
-            let others = self.others(input, arrival);
-            own.extend(std::iter::repeat_n(arrival.slot, others.len()));
-            other.extend_from_slice(others);
+            let before = other.len();
+            other.extend(self.others(input, arrival));
+            own.extend(std::iter::repeat_n(arrival.slot, other.len() - before));
         }
         if own.is_empty() {
             return Ok(Vec::new());
@@ -279,7 +332,8 @@ impl RegularJoin {
         let group = &mut self.groups[arrival.group as usize];
         if arrival.comes {
             let place = group[input].len() as u32;
-            rows[arrival.slot as usize] = Kept { partners, place };
+            let kept = &mut rows[arrival.slot as usize];
+            (kept.partners, kept.place) = (partners, place);
             group[input].push(arrival.slot);
             return;
         }
@@ -287,6 +341,26 @@ impl RegularJoin {
         group[input].swap_remove(place as usize);
         if let Some(moved) = group[input].get(place as usize) {
             rows[*moved as usize].place = place;
+        }
+    }
+
+    /// Forgets rows of an input whose time to live is over. What was given of them stays.
+    fn expire(&mut self, input: usize, over: Vec<u32>) {
+        for slot in over {
+            let side = &mut self.sides[input];
+            let Kept { group, identity, .. } = side.rows[slot as usize];
+            if let Some(identities) = &mut side.identities {
+                let equal = &mut identities.slots[identity as usize];
+                equal.retain(|known| *known != slot);
+                if equal.is_empty() {
+                    identities.numbers.release(identity);
+                }
+            }
+            self.settle(input, &Arrival { comes: false, slot, group, running: i64::MIN, is_over: true }, 0);
+            self.sides[input].store.release(slot);
+            if group != ALONE && self.groups[group as usize].iter().all(Vec::is_empty) {
+                self.numbers.release(group);
+            }
         }
     }
 
@@ -305,10 +379,9 @@ impl RegularJoin {
 
 impl Side {
     /// The slot of a row: the one that it has got or, where it goes, that of an equal one.
-    fn identify(&mut self, rows: Option<&KeyRows>, row: usize, slot: Option<u32>) -> Result<u32, Error> {
-        let lost = || Error::internal("Join", "a row goes that never came");
+    fn identify(&mut self, rows: Option<&KeyRows>, row: usize, slot: Option<u32>) -> Option<u32> {
         let (Some(identities), Some(rows)) = (&mut self.identities, rows) else {
-            return slot.ok_or_else(lost);
+            return slot;
         };
         let number = identities.numbers.number(rows, row);
         let slots = identities.numbers.bound().max(identities.slots.len());
@@ -317,14 +390,18 @@ impl Side {
         match slot {
             Some(slot) => {
                 equal.push(slot);
-                Ok(slot)
+                self.rows[slot as usize].identity = number;
+                Some(slot)
             }
             None => {
-                let slot = equal.pop().ok_or_else(lost)?;
+                let slot = equal.pop();
                 if equal.is_empty() {
                     identities.numbers.release(number);
                 }
-                Ok(slot)
+                if let (Some(slot), Some(expiry)) = (slot, &mut self.expiry) {
+                    expiry.forget(slot);
+                }
+                slot
             }
         }
     }
@@ -341,6 +418,29 @@ impl Operator for RegularJoin {
 
     fn process_second(&mut self, batch: StreamBatch, out: &mut Output) -> Result<(), Error> {
         self.take(1, &batch, out)
+    }
+
+    fn process_watermark(&mut self, watermark: Watermark, out: &mut Output) -> Result<(), Error> {
+        for input in 0..2 {
+            let expiry = self.sides[input].expiry.as_mut();
+            let over = expiry.map_or_else(Vec::new, |expiry| expiry.at_watermark(watermark.0));
+            self.expire(input, over);
+        }
+        out.watermark(watermark);
+        Ok(())
+    }
+
+    fn next_timer(&self) -> Option<i64> {
+        self.sides.iter().filter_map(|side| side.expiry.as_ref()?.next_timer()).min()
+    }
+
+    fn process_timer(&mut self, now_us: i64, _out: &mut Output) -> Result<(), Error> {
+        for input in 0..2 {
+            let expiry = self.sides[input].expiry.as_mut();
+            let over = expiry.map_or_else(Vec::new, |expiry| expiry.at_timer(now_us));
+            self.expire(input, over);
+        }
+        Ok(())
     }
 
     fn state(&self) -> StateSize {

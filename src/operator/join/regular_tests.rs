@@ -36,6 +36,7 @@ fn join(kind: JoinKind, with_condition: bool, updating: bool) -> Box<dyn Operato
         pair: Arc::clone(&pair),
         first_width: 3,
         updating: [updating; 2],
+        ttl: None,
     };
     let schema = if kind.gives_pairs() { pair } else { input() };
     create(&plan_node(Operation::RegularJoin(Box::new(node)), schema), &input()).unwrap()

@@ -60,6 +60,8 @@ pub(super) struct Session {
     pub(super) side_table_rows: usize,
     /// Connectors are asked what they know of tables, for lints.
     pub(super) lints_tables: bool,
+    /// How long state of keys without a window is kept, microseconds; `None`: always.
+    pub(super) state_ttl_us: Option<i64>,
     /// Views bound so far, and those being bound.
     views: Mutex<HashMap<String, Arc<LogicalPlan>>>,
     open_views: Mutex<Vec<String>>,
@@ -80,6 +82,7 @@ impl Session {
         functions: &Arc<FunctionRegistry>,
         side_table_rows: usize,
         lints_tables: bool,
+        state_ttl_us: Option<i64>,
     ) -> Arc<Self> {
         let mut config = ConfigOptions::default();
         config.execution.time_zone = Some(zone.to_owned());
@@ -94,6 +97,7 @@ impl Session {
             config,
             side_table_rows,
             lints_tables,
+            state_ttl_us,
             views: Mutex::default(),
             open_views: Mutex::default(),
             next_window: AtomicUsize::new(0),

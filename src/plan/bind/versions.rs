@@ -60,21 +60,25 @@ impl Versions<'_> {
             let message = format!("FOR SYSTEM_TIME AS OF needs {what}, which \"{}\" lacks", table.name);
             Err(Error::plan(code::INVALID_QUERY, message).at(span).hint(hint))
         };
-        if table.primary_key.is_empty() {
+        // By the clock a table that ends is looked up as it is: lowering knows which it is.
+        if table.primary_key.is_empty() && !table.bounded {
             return needs(
                 "a PRIMARY KEY",
                 "Add PRIMARY KEY (…) NOT ENFORCED to its columns: rows of one key are versions.",
             );
         }
-        let Some(watermark) = &table.watermark else {
+        if table.watermark.is_none() && !table.bounded {
             return needs(
                 "a WATERMARK",
                 "Declare a WATERMARK for the column with the time from which a row is valid.",
             );
+        }
+        let first = table.columns.first().map(|column| &column.name);
+        let Some(from) = table.watermark.as_ref().map(|watermark| &watermark.column).or(first) else {
+            return Ok(());
         };
         let relation = alias.as_ref().map_or_else(|| ident.clone(), |alias| alias.name.clone());
-        let valid_from =
-            Expr::CompoundIdentifier(vec![relation, Ident::with_quote('"', watermark.column.clone())]);
+        let valid_from = Expr::CompoundIdentifier(vec![relation, Ident::with_quote('"', from.clone())]);
         let mark = call(vec![time, valid_from, Expr::value(Value::SingleQuotedString(table.name.clone()))]);
         match &mut join.join_operator {
             JoinOperator::Join(JoinConstraint::On(on))

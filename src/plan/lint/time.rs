@@ -45,7 +45,7 @@ fn lost_in_result(
     lost: &dyn Fn(NodeId, usize) -> Option<String>,
 ) -> Option<Lint> {
     let node = &query.plan.nodes[sink];
-    let Operation::Sink(SinkNode { target: SinkTarget::Result }) = &node.operation else { return None };
+    let Operation::Sink(SinkNode { target: SinkTarget::Result, .. }) = &node.operation else { return None };
     if !node.properties.time_attributes.is_empty() {
         return None;
     }
@@ -258,7 +258,7 @@ fn made_instant(expr: &ExprRef, schema: &Schema, times: &[usize]) -> Option<Stri
 /// Rows change, the input does not end, and the rows go to whoever asked.
 fn untaken_changes(query: &Query<'_>, sink: NodeId, changes: Option<(&str, Option<Span>)>) -> Option<Lint> {
     let node = &query.plan.nodes[sink];
-    let Operation::Sink(SinkNode { target: SinkTarget::Result }) = &node.operation else { return None };
+    let Operation::Sink(SinkNode { target: SinkTarget::Result, .. }) = &node.operation else { return None };
     let (clause, span) = changes.filter(|_| node.properties.updating && !node.properties.bounded)?;
     Some(Lint::new(
         code::LINT_UNTAKEN_CHANGES,

@@ -11,6 +11,7 @@ use datafusion_physical_expr::expressions::{case, lit};
 
 use super::dependence::{Dependence, dependence};
 use super::expression::{columns_of, plain_column};
+use super::first_rows::drops_rank;
 use super::grouping::Grouping;
 use super::late::{Carried, named_columns};
 use super::window::session_distribution;
@@ -25,10 +26,10 @@ use crate::plan::{
 use crate::stream::TimeUnit;
 
 /// The windows that an aggregation groups by.
-struct Grouped {
-    window: Window,
+pub(super) struct Grouped {
+    pub(super) window: Window,
     /// For each expression of the grouping, the part of the window it names.
-    parts: Vec<Option<Part>>,
+    pub(super) parts: Vec<Option<Part>>,
 }
 
 impl Lowering<'_> {
@@ -45,7 +46,9 @@ impl Lowering<'_> {
         {
             return Ok(lowered);
         }
-        let input = self.lower(&aggregate.input, Above { order, ..Above::default() })?;
+        let drops_rank = drops_rank(&aggregate.input, &grouping.exprs)
+            && drops_rank(&aggregate.input, &aggregate.aggr_expr);
+        let input = self.lower(&aggregate.input, Above { order, drops_rank, ..Above::default() })?;
         self.aggregate_of(aggregate, &grouping, input, above)
     }
 
@@ -58,11 +61,13 @@ impl Lowering<'_> {
     ) -> Result<Lowered, Error> {
         match self.grouped_window(grouping, aggregate.input.schema(), &input)? {
             Some(grouped) => {
-                self.refuse_changes(input.node, "GROUP BY of a window")?;
+                if self.plan.nodes[input.node].properties.updating {
+                    return self.window_changes(aggregate, grouping, &grouped, input, above);
+                }
                 self.windowed(aggregate, grouping, &grouped, input, above)
             }
             None if self.plan.nodes[input.node].properties.updating => {
-                self.group_changes(aggregate, grouping, input, above)
+                self.group_changes(aggregate, grouping, input, above, None, None)
             }
             None => self.unwindowed(aggregate, grouping, input, above),
         }
@@ -220,6 +225,21 @@ impl Lowering<'_> {
             }
             emission = Some(Arc::new(Emission::implied(self.places.aggregate)));
         }
+        if emission.is_some()
+            && let Some(ttl) = self.ttl(input.node)
+        {
+            if emission
+                .as_ref()
+                .is_some_and(|emission| emission.mode() == EmitMode::Changes { every_us: None })
+                && grouping.sets.is_none()
+            {
+                return self.group_changes(aggregate, grouping, input, above, emission.as_deref(), Some(ttl));
+            }
+            self.warn(
+                "'state.ttl' has no effect on GROUPING SETS and on EMIT with EVERY: their groups are kept"
+                    .to_owned(),
+            );
+        }
         self.check_unwindowed_emission(emission.as_deref(), bounded)?;
         let mut input = self.materialize(input);
         let keys: Vec<usize> = (0..grouping.exprs.len()).collect();
@@ -301,7 +321,7 @@ impl Lowering<'_> {
     }
 
     /// The bounds that rows carry with them.
-    fn attached(
+    pub(super) fn attached(
         &self,
         node: NodeId,
         window: Window,
@@ -333,7 +353,13 @@ impl Lowering<'_> {
     }
 
     /// Brings rows of one group together. `single`: in the order in which they come.
-    fn exchange(&mut self, node: NodeId, keys: &[usize], sets: Option<&[Vec<bool>]>, single: bool) -> NodeId {
+    pub(super) fn exchange(
+        &mut self,
+        node: NodeId,
+        keys: &[usize],
+        sets: Option<&[Vec<bool>]>,
+        single: bool,
+    ) -> NodeId {
         let in_all_sets = |position: usize| sets.is_none_or(|sets| sets.iter().all(|set| !set[position]));
         let hash: Vec<usize> = keys
             .iter()

@@ -4,16 +4,31 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion_common::{DFSchema, ScalarValue};
+use datafusion_expr::utils::{conjunction, split_conjunction};
 use datafusion_expr::{Expr, Filter, Operator, Projection};
 use datafusion_physical_expr::expressions::{BinaryExpr, Column};
 
 use super::expression::{columns_of, plain_column};
+use super::first_rows::drops_rank;
 use super::{Above, Lowered, Lowering, Role, Slot};
 use crate::error::Error;
-use crate::plan::{CalcNode, ExprRef, NodeId, Operation};
+use crate::plan::diagnose::from_datafusion;
+use crate::plan::{CalcNode, ExprRef, NodeId, Operation, as_of};
 
 impl Lowering<'_> {
     pub(super) fn filter(&mut self, filter: &Filter, above: Above) -> Result<Lowered, Error> {
+        let terms = split_conjunction(&filter.predicate);
+        if terms.iter().any(|term| as_of::arguments(term).is_some()) {
+            // A copy of a join's mark, moved below it: it is no condition.
+            let rest = terms.into_iter().filter(|term| as_of::arguments(term).is_none());
+            return match conjunction(rest.cloned()) {
+                None => self.lower(&filter.input, above),
+                Some(rest) => {
+                    let filter = Filter::try_new(rest, Arc::clone(&filter.input)).map_err(from_datafusion)?;
+                    self.filter(&filter, above)
+                }
+            };
+        }
         if let Some(first_rows) = self.first_rows(filter, above)? {
             return Ok(first_rows);
         }
@@ -59,7 +74,8 @@ impl Lowering<'_> {
     }
 
     pub(super) fn projection(&mut self, projection: &Projection, above: Above) -> Result<Lowered, Error> {
-        let mut input = self.lower(&projection.input, above)?;
+        let drops_rank = above.drops_rank || drops_rank(&projection.input, &projection.expr);
+        let mut input = self.lower(&projection.input, Above { drops_rank, ..above })?;
         let schema = projection.input.schema();
         let plain: Vec<Option<usize>> =
             projection.expr.iter().map(|expr| plain_column(expr, schema)).collect();

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use super::regular_join::UNTIMED;
+use super::source::CHANGES;
+use super::top_n::FIRST_ROWS;
 use super::{Above, Lowered, Lowering};
 use crate::error::{Error, Span, code};
 use crate::plan::emit::{Emission, EmitNode, UNWINDOWED};
@@ -48,6 +50,20 @@ impl Lowering<'_> {
         let block = self.emissions.blocks.get_mut(above.emission?)?;
         block.is_used = true;
         Some(Arc::clone(&block.emission))
+    }
+
+    /// Whether the block under `above` asks for each change, of something that is no aggregation.
+    pub(super) fn asks_for_changes(&mut self, above: Above) -> Result<bool, Error> {
+        let Some(block) = above.emission.and_then(|index| self.emissions.blocks.get_mut(index)) else {
+            return Ok(false);
+        };
+        match (block.emission.emit, block.emission.lateness) {
+            (Some((EmitMode::Changes { every_us: None }, _)), None) => {
+                block.is_used = true;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
     }
 
     /// Whether what stands below an aggregation under `above` must come in the same order always.
@@ -118,7 +134,7 @@ impl Lowering<'_> {
                     true => UNWINDOWED.to_owned(),
                     false => format!("{} without a window", mode.clause()),
                 };
-                self.warn(format!("{clause} keeps a group for each key as long as the query runs"));
+                self.warn(format!("{clause} keeps a group for each key as long as the query runs: group by a window, or SET 'state.ttl'"));
                 Ok(())
             }
             Some(_) | None => Ok(()),
@@ -179,13 +195,18 @@ impl Lowering<'_> {
     /// `P002` that names the block and the way out.
     pub(super) fn refuse_changes(&self, node: NodeId, what: &str) -> Result<(), Error> {
         let Some((clause, span)) = self.changing_clause(node) else { return Ok(()) };
-        let message = format!("{what} can't run yet over a query block with {clause}, whose results change");
+        let message = match clause {
+            CHANGES => format!("{what} can't run yet over {clause}"),
+            _ => format!("{what} can't run yet over a query block with {clause}, whose results change"),
+        };
         let error = Error::plan(code::NOT_SUPPORTED, message).at(span);
         Err(match clause {
             "ALLOW LATENESS" => error.hint(
                 "Leave ALLOW LATENESS out, and give the watermark a longer delay: the block then gives final results only.",
             ),
             UNWINDOWED => error.hint("Group by a window: its results are final."),
+            FIRST_ROWS => error.hint("Partition by window_start and window_end: the first rows of a window are final."),
+            CHANGES => error.hint("Aggregate its rows first: in windows over its event time, or by key."),
             UNTIMED => error.hint("Bound how far the times are apart: the results are final then."),
             _ => error.hint(format!(
                 "Leave {clause} out: the block then gives final results only."

@@ -1,6 +1,7 @@
 //! `ROW_NUMBER() OVER (…) <= N`: the condition becomes a limit of OVER, so that rows that can't be
 //! among the first ones need not be kept.
 
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_expr::logical_plan::Window as LogicalWindow;
 use datafusion_expr::utils::{conjunction, split_conjunction};
 use datafusion_expr::{BinaryExpr, Expr, Filter, LogicalPlan, Operator};
@@ -18,11 +19,21 @@ impl Lowering<'_> {
             let (column, most, is_all) = upper_bound(term)?;
             let column = plain_column(column, filter.input.schema())?;
             let (window, call) = ranked(&filter.input, column)?;
-            is_rank(window.window_expr.get(call)?).then_some((place, RankLimit { call, most }, is_all))
+            counts_rows(window.window_expr.get(call)?).then_some((
+                place,
+                RankLimit { call, most },
+                is_all,
+                column,
+            ))
         });
-        let Some((place, limit, is_all)) = found else { return Ok(None) };
-        let input = self.lower(&filter.input, Above { ranks: Some(limit), ..above })?;
-        let rest = terms.into_iter().enumerate().filter(|(other, _)| !is_all || *other != place);
+        let Some((place, limit, is_all, rank)) = found else { return Ok(None) };
+        let rest: Vec<_> =
+            terms.into_iter().enumerate().filter(|(other, _)| !is_all || *other != place).collect();
+        let is_rank = |expr: &Expr| plain_column(expr, filter.input.schema()) == Some(rank);
+        let reads_rank = rest.iter().any(|(_, term)| reads(term, &is_rank));
+        let drops_rank = above.drops_rank && !reads_rank;
+        let input = self.lower(&filter.input, Above { ranks: Some(limit), drops_rank, ..above })?;
+        let rest = rest.into_iter();
         match conjunction(rest.map(|(_, term)| term.clone())) {
             None => Ok(Some(input)),
             Some(predicate) => {
@@ -32,6 +43,31 @@ impl Lowering<'_> {
             }
         }
     }
+}
+
+/// Whether an expression reads a column.
+fn reads(expr: &Expr, is_column: &dyn Fn(&Expr) -> bool) -> bool {
+    let mut reads = false;
+    let _ = expr.apply(|part| {
+        reads |= is_column(part);
+        Ok(if reads { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    reads
+}
+
+/// Whether the rank that a filter bounds is not among what is read of the filter's rows.
+pub(super) fn drops_rank(input: &LogicalPlan, read: &[Expr]) -> bool {
+    let mut below = input;
+    while let LogicalPlan::SubqueryAlias(alias) = below {
+        below = &alias.input;
+    }
+    let LogicalPlan::Filter(filter) = below else { return false };
+    let terms = split_conjunction(&filter.predicate);
+    terms.into_iter().filter_map(upper_bound).any(|(column, ..)| {
+        let Some(rank) = plain_column(column, filter.input.schema()) else { return false };
+        let is_rank = |part: &Expr| plain_column(part, input.schema()) == Some(rank);
+        ranked(&filter.input, rank).is_some() && !read.iter().any(|expr| reads(expr, &is_rank))
+    })
 }
 
 /// The greatest value that a term lets a column have, and whether it says no more than that.
@@ -69,9 +105,9 @@ fn ranked(plan: &LogicalPlan, column: usize) -> Option<(&LogicalWindow, usize)> 
 }
 
 /// Whether values of a call grow by row, from 1.
-fn is_rank(call: &Expr) -> bool {
+fn counts_rows(call: &Expr) -> bool {
     match call {
-        Expr::Alias(alias) => is_rank(&alias.expr),
+        Expr::Alias(alias) => counts_rows(&alias.expr),
         Expr::WindowFunction(call) => {
             ["row_number", "rank", "dense_rank"].contains(&call.fun.name().to_lowercase().as_str())
         }

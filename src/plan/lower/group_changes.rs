@@ -5,13 +5,15 @@ use std::sync::Arc;
 use arrow::datatypes::{Field, Schema};
 use datafusion_expr::Aggregate;
 
-use super::aggregate::display_name;
+use super::aggregate::{Grouped, display_name};
 use super::grouping::Grouping;
-use super::late::Carried;
-use super::{Above, Lowered, Lowering, Role, Slot, Stream, unsupported};
+use super::late::{Carried, named_columns};
+use super::{Above, Lowered, Lowering, Part, Role, Slot, Stream, unsupported};
 use crate::error::Error;
-use crate::plan::emit::UNWINDOWED;
-use crate::plan::{AggregateCall, Distribution, EmitMode, GroupChangesNode, Operation};
+use crate::plan::emit::{Emission, UNWINDOWED};
+use crate::plan::{
+    AggregateCall, Distribution, EmitMode, GroupChangesNode, Operation, StateTtl, WindowChangesNode,
+};
 
 impl Lowering<'_> {
     /// An aggregation over rows that change: its results change with them.
@@ -21,8 +23,11 @@ impl Lowering<'_> {
         grouping: &Grouping,
         input: Lowered,
         above: Above,
+        implied: Option<&Emission>,
+        ttl: Option<StateTtl>,
     ) -> Result<Lowered, Error> {
-        if let Some(emission) = self.emission(above)
+        if implied.is_none()
+            && let Some(emission) = self.emission(above)
             && (emission.mode() != EmitMode::Changes { every_us: None } || emission.lateness.is_some())
         {
             let (clause, span) = emission.clause();
@@ -59,15 +64,104 @@ impl Lowering<'_> {
             });
         }
         let stream = self.stream(input.node);
-        if !stream.bounded {
-            self.warn(format!("{UNWINDOWED} keeps a group for each key as long as the query runs"));
+        if !stream.bounded && !keys.is_empty() && implied.is_none() {
+            self.warn(format!(
+                "{UNWINDOWED} over rows that change keeps a group for each key as long as it has rows"
+            ));
+        }
+        if implied.is_none() && self.session.state_ttl_us.is_some() {
+            self.warn(
+                "'state.ttl' has no effect on GroupAggregate over rows that change: groups go with their rows".to_owned(),
+            );
         }
         let roles = vec![Role::Plain; fields.len()];
         let slots = (0..fields.len()).map(Slot::Column).collect();
         let stream =
             Stream { bounded: stream.bounded, watermark: false, key: Some((0..keys.len()).collect()) };
-        let operation = Operation::GroupChanges(Box::new(GroupChangesNode { keys, aggregates }));
+        let operation = Operation::GroupChanges(Box::new(GroupChangesNode { keys, aggregates, ttl }));
         let node = self.push(operation, vec![input.node], Arc::new(Schema::new(fields)), roles, stream);
+        if let Some(emission) = implied
+            && self.plan.nodes[node].properties.updating
+        {
+            self.note_emission(node, emission);
+        }
+        Ok(Lowered { node, slots, pending: None, carried: Carried::default() })
+    }
+
+    /// An aggregation of rows that change in windows: what is true when a window closes is final.
+    pub(super) fn window_changes(
+        &mut self,
+        aggregate: &Aggregate,
+        grouping: &Grouping,
+        grouped: &Grouped,
+        input: Lowered,
+        above: Above,
+    ) -> Result<Lowered, Error> {
+        if let Some(emission) = self.emission(above).filter(|emission| emission.is_updating()) {
+            let (clause, span) = emission.clause();
+            return Err(unsupported(&format!("{clause} of windows over rows that change")).at(span).hint(
+                format!("Leave {clause} out: windows then give their final results when they close."),
+            ));
+        }
+        if grouping.sets.is_some() {
+            return Err(unsupported("GROUPING SETS of windows over rows that change")
+                .at(self.places.aggregate)
+                .hint("Use UNION ALL of an aggregation for each set."));
+        }
+        let schema = aggregate.input.schema();
+        let mut input = self.materialize(input);
+        self.refuse_late_copies(&input, grouped.window)?;
+        let bounds = self.bounds_of(input.node, grouped.window, "GROUP BY of a window")?;
+        let (_, data_type, zone) = self.attached(input.node, grouped.window, &input.carried)?;
+        let keys: Vec<usize> =
+            (0..grouping.exprs.len()).filter(|index| grouped.parts[*index].is_none()).collect();
+        let columns = self.key_columns(&keys, grouping, schema, &mut input)?;
+        input.node = self.exchange(input.node, &columns, None, above.order);
+        let given = Arc::clone(self.schema(input.node));
+        let part = |part: &Part| Field::new(part.name(), part.data_type(&data_type, zone), false);
+        let mut fields: Vec<Field> = Part::ALL.iter().map(part).collect();
+        let mut roles: Vec<Role> = Part::ALL.iter().map(|part| Role::Bound(*part, grouped.window)).collect();
+        let mut slots = vec![Slot::Column(0); grouping.exprs.len()];
+        for (index, part) in grouped.parts.iter().enumerate() {
+            if let Some(part) = part {
+                slots[index] = Slot::Column(*part as usize);
+            }
+        }
+        for (key, column) in keys.iter().zip(&columns) {
+            slots[*key] = Slot::Column(fields.len());
+            fields.push(given.field(*column).clone());
+            roles.push(Role::Plain);
+        }
+        let mut aggregates = Vec::with_capacity(aggregate.aggr_expr.len());
+        for (position, expr) in aggregate.aggr_expr.iter().enumerate() {
+            let lowered = self.physical_aggregate(expr, schema, &input)?;
+            let field = aggregate.schema.field(grouping.exprs.len() + position);
+            slots.push(Slot::Column(fields.len()));
+            fields.push(Field::new(display_name(expr), field.data_type().clone(), field.is_nullable()));
+            roles.push(Role::Plain);
+            aggregates.push(AggregateCall {
+                function: lowered.aggregate,
+                filter: lowered.filter,
+                order_sensitive: false,
+                inexact: false,
+            });
+        }
+        let stream = self.stream(input.node);
+        let identified = [0, 1].into_iter().chain(3..3 + columns.len()).collect();
+        let stream = Stream { key: Some(identified), ..stream };
+        let spec = grouped.window.spec;
+        let node = WindowChangesNode { bounds, unit: spec.unit, zone: spec.zone, keys: columns, aggregates };
+        let operation = Operation::WindowChanges(Box::new(node));
+        let node = self.push(operation, vec![input.node], Arc::new(Schema::new(fields)), roles, stream);
+        self.plan.nodes[node].properties.updating = false;
+        if self.late.is_open() {
+            let types = Part::ALL.map(|part| self.schema(node).field(part as usize).data_type().clone());
+            let columns = match input.carried.columns.is_empty() {
+                true => named_columns(schema, &input.slots),
+                false => input.carried.columns.clone(),
+            };
+            self.add_late_output(node, &input.carried, &columns, [&types[2], &types[1]], true);
+        }
         Ok(Lowered { node, slots, pending: None, carried: Carried::default() })
     }
 

@@ -37,6 +37,9 @@ impl Lowering<'_> {
         let first = self.lower(&join.left, below)?;
         let second = self.lower(&join.right, below)?;
         let inputs = [self.materialize(first), self.materialize(second)];
+        if self.is_lookup(join) {
+            return self.lookup_join(join, kind, inputs, above);
+        }
         if let Some(versioned) = self.versioned(join, &inputs)? {
             for input in &inputs {
                 self.refuse_changes(input.node, "FOR SYSTEM_TIME AS OF")?;

@@ -291,7 +291,7 @@ impl Lowering<'_> {
     fn late_sink(&mut self, collected: &Collected) -> Result<(), Error> {
         let name = &collected.target.name;
         let is_taken = self.plan.sinks.iter().any(|sink| match &self.plan.nodes[*sink].operation {
-            Operation::Sink(SinkNode { target: SinkTarget::Table(table) }) => table.name == *name,
+            Operation::Sink(SinkNode { target: SinkTarget::Table(table), .. }) => table.name == *name,
             _ => false,
         });
         if is_taken {
@@ -323,7 +323,7 @@ impl Lowering<'_> {
             .collect();
         let roles = vec![Role::Plain; fields.len()];
         let stream = self.late_stream(collected.nodes[0]);
-        let operation = Operation::Sink(SinkNode { target: SinkTarget::Table(table) });
+        let operation = Operation::Sink(SinkNode { target: SinkTarget::Table(table), upsert: false });
         let sink = self.push(operation, inputs, Arc::new(Schema::new(fields)), roles, stream);
         self.plan.late_sinks.push(sink);
         Ok(())

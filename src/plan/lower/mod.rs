@@ -17,6 +17,7 @@ mod grouping;
 mod interval_join;
 mod join;
 mod late;
+mod lookup_join;
 mod not_null;
 mod order;
 mod over;
@@ -25,6 +26,7 @@ mod relation;
 mod sink;
 mod source;
 mod temporal_join;
+mod top_n;
 mod unnest;
 mod window;
 
@@ -206,12 +208,16 @@ struct Above {
     emission: Option<usize>,
     /// Which rows of the OVER below come out; nothing but names stands between.
     ranks: Option<RankLimit>,
+    /// Nobody above reads that rank.
+    drops_rank: bool,
+    /// A window stands above: rows must keep their time.
+    keeps_time: bool,
 }
 
 impl Lowering<'_> {
     fn lower(&mut self, plan: &LogicalPlan, above: Above) -> Result<Lowered, Error> {
         match plan {
-            LogicalPlan::TableScan(scan) => self.source(scan),
+            LogicalPlan::TableScan(scan) => self.source(scan, above),
             LogicalPlan::SubqueryAlias(alias) => self.lower(&alias.input, above),
             LogicalPlan::Projection(projection) => self.projection(projection, above),
             LogicalPlan::Filter(filter) => self.filter(filter, above),
@@ -268,6 +274,10 @@ impl Lowering<'_> {
             Operation::WindowAggregate(aggregate) => aggregate.is_updating(),
             // A row without partner may find one.
             Operation::RegularJoin(join) => join.kind.keeps_first() || join.kind.keeps_second(),
+            Operation::TopN(top) => top.changes(),
+            Operation::Source(source) => source.changelog,
+            // A group without aggregates is given once.
+            Operation::GroupChanges(group) => !group.aggregates.is_empty(),
             _ => false,
         };
         let updating = changes || inputs.iter().any(|input| self.plan.nodes[*input].properties.updating);

@@ -38,6 +38,9 @@ impl Lowering<'_> {
         let order = above.order || has_ties(params, schema);
         let input = self.lower(&window.input, Above { order, ..Above::default() })?;
         let mut input = self.materialize(input);
+        if let Some(top_n) = self.top_n(window, &calls, &input, above)? {
+            return Ok(top_n);
+        }
         self.refuse_changes(input.node, "OVER")?;
         let common = self.window_of(&params.partition_by, schema, &input)?;
         let is_key = |expr: &&Expr| {
@@ -70,7 +73,21 @@ impl Lowering<'_> {
         let distribution = if single { Distribution::Single } else { Distribution::Hash(partition.clone()) };
         input.node = self.add_exchange(input.node, distribution);
         let node = OverNode { trigger, partition, order, latest_first, calls: over, limit: above.ranks };
+        self.warn_of_keys(&node, input.node);
         Ok(self.push_over(window, node, common, input))
+    }
+
+    /// Says what grows as long as the query runs: keys are forgotten where all frames are of a bounded time.
+    fn warn_of_keys(&mut self, node: &OverNode, input: crate::plan::NodeId) {
+        let bounded = self.plan.nodes[input].properties.bounded;
+        let by_time = matches!(node.trigger, OverTrigger::EventTime { .. });
+        let forgets = |call: &OverCall| {
+            call.frame.unit == FrameUnit::Range && call.frame.start != FrameBound::Unbounded
+        };
+        if bounded || !by_time || node.partition.is_empty() || node.calls.iter().all(forgets) {
+            return;
+        }
+        self.warn("Over keeps a state for each key as long as the query runs: frames of RANGE of a bounded time forget keys".to_owned());
     }
 
     fn push_over(
@@ -130,7 +147,12 @@ impl Lowering<'_> {
     }
 
     /// The window whose bounds are among the keys: the innermost one.
-    fn window_of(&self, keys: &[Expr], schema: &DFSchema, input: &Lowered) -> Result<Option<Window>, Error> {
+    pub(super) fn window_of(
+        &self,
+        keys: &[Expr],
+        schema: &DFSchema,
+        input: &Lowered,
+    ) -> Result<Option<Window>, Error> {
         let bound = |key: &Expr| match self.role(input, plain_column(key, schema)?) {
             Role::Bound(part, window) => Some((part, window)),
             _ => None,
@@ -153,7 +175,7 @@ impl Lowering<'_> {
     }
 
     /// When the values of a row are known.
-    fn trigger(
+    pub(super) fn trigger(
         &self,
         order: &[datafusion_expr::SortExpr],
         common: Option<Window>,
@@ -183,7 +205,8 @@ impl Lowering<'_> {
                 let message =
                     "OVER is not ordered by a time attribute, so on input that never ends no value is final";
                 Err(Error::plan(code::NOT_SUPPORTED, message).at(self.places.over).hint(
-                    "Order by the time attribute, ascending, or partition by window_start and window_end.",
+                    "Order by the time attribute, ascending, or partition by window_start and window_end; or \
+                     keep the first rows alone: ROW_NUMBER() OVER (…) <= 10 gives them as they change.",
                 ))
             }
         }

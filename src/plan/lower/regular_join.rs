@@ -8,7 +8,7 @@ use datafusion_expr::{Expr, Join};
 use super::late::Carried;
 use super::{Above, Lowered, Lowering, Role, Stream};
 use crate::error::Error;
-use crate::plan::{JoinKind, Operation, RegularJoinNode, WindowJoinNode};
+use crate::plan::{JoinKind, Operation, RegularJoinNode, StateTtl, TtlClock, WindowJoinNode};
 use crate::stream::TimeUnit;
 
 /// What makes results change where no clause does.
@@ -37,6 +37,14 @@ impl Lowering<'_> {
         let (schema, slots) = self.joined_columns(kind, &inputs);
         let null_is_equal = join.null_equality == NullEquality::NullEqualsNull;
         let at_end = bounded && updating == [false, false];
+        let by = |input: &Lowered| self.ttl(input.node);
+        let ttl = match (by(&inputs[0]), by(&inputs[1])) {
+            (Some(first), Some(second)) if [first, second].iter().all(|ttl| ttl.by != TtlClock::Clock) => {
+                Some([first, second])
+            }
+            (Some(ttl), _) => Some([StateTtl { by: TtlClock::Clock, ..ttl }; 2]),
+            (None, _) => None,
+        };
         let operation = match at_end {
             true => Operation::WindowJoin(Box::new(WindowJoinNode {
                 kind,
@@ -57,11 +65,14 @@ impl Lowering<'_> {
                 pair,
                 first_width,
                 updating,
+                ttl,
             })),
         };
-        if !bounded {
+        if !bounded && ttl.is_none() {
             self.warn(
-                "a join without time keeps all rows of both inputs as long as the query runs".to_owned(),
+                "a join without time keeps all rows of both inputs as long as the query runs: bound how far their times are \
+                 apart, or SET 'state.ttl'"
+                    .to_owned(),
             );
         }
         let role = |role: &Role| match role {

@@ -7,6 +7,8 @@ use datafusion_expr::LogicalPlan;
 
 use super::not_null::NotNull;
 use super::regular_join::UNTIMED;
+use super::source::CHANGES;
+use super::top_n::FIRST_ROWS;
 use super::{Above, Lowering};
 use crate::catalog::Table;
 use crate::error::{Error, Span, code};
@@ -32,22 +34,56 @@ impl Lowering<'_> {
         if let Target::Table(table, _) = &target {
             node = self.enforce_not_null(node, table)?;
         }
+        let mut upsert = false;
         let target = match target {
             Target::Result => SinkTarget::Result,
             Target::Table(table, span) => {
-                if let Some((clause, place)) = self.changing_clause(node)
-                    && !self.session.connectors.check(&table)?.takes_changelog
-                {
-                    return Err(takes_no_changes(&table, clause).at(place.or(span)));
+                if let Some((clause, place)) = self.changing_clause(node) {
+                    let facts = self.session.connectors.check(&table)?;
+                    if !facts.takes_changelog {
+                        return Err(takes_no_changes(&table, clause).at(place.or(span)));
+                    }
+                    upsert = facts.upserts && self.is_told_apart(node, &table);
                 }
                 SinkTarget::Table(table)
             }
         };
         let stream = self.stream(node);
         let (schema, roles) = (Arc::clone(self.schema(node)), self.roles[node].clone());
-        let sink = self.push(Operation::Sink(SinkNode { target }), vec![node], schema, roles, stream);
+        let sink = self.push(Operation::Sink(SinkNode { target, upsert }), vec![node], schema, roles, stream);
         self.plan.sinks.push(sink);
         Ok(())
+    }
+
+    /// Whether rows that change are told apart by the PRIMARY KEY of the table that they go to.
+    fn is_told_apart(&mut self, node: NodeId, table: &Table) -> bool {
+        if table.primary_key.is_empty() {
+            return false;
+        }
+        let columns: Vec<&str> = table
+            .columns
+            .iter()
+            .filter(|column| is_writable(&column.kind))
+            .map(|column| column.name.as_str())
+            .collect();
+        let is_of_key = |index: &usize| {
+            columns.get(*index).is_some_and(|name| table.primary_key.iter().any(|key| key == name))
+        };
+        let key = self.plan.nodes[node].properties.key.as_ref();
+        if key.is_some_and(|key| key.iter().all(is_of_key)) {
+            return true;
+        }
+        let names = |key: &Vec<usize>| {
+            key.iter().filter_map(|index| columns.get(*index).copied()).collect::<Vec<_>>().join(", ")
+        };
+        let by = key
+            .map_or_else(|| "by no columns that are known".to_owned(), |key| format!("by ({})", names(key)));
+        self.warn(format!(
+            "rows of the query are told apart {by}, those of \"{}\" by ({}): both forms of a row that changes are written",
+            table.name,
+            table.primary_key.join(", ")
+        ));
+        false
     }
 
     /// Checks the values of NOT NULL columns where the query does not promise them.
@@ -83,13 +119,26 @@ impl Lowering<'_> {
 /// A sink that takes only new rows is fed by a query that changes them.
 fn takes_no_changes(table: &Table, clause: &str) -> Error {
     let message = format!(
-        "the query block with {clause} changes rows that it has given, \"{}\" ({}) takes only new ones",
-        table.name, table.connector
+        "{} changes rows that it has given, \"{}\" ({}) takes only new ones",
+        if clause == CHANGES { clause.to_owned() } else { format!("the query block with {clause}") },
+        table.name,
+        table.connector
     );
     let error = Error::plan(code::SINK_CHANGELOG, message);
     if clause == UNWINDOWED {
         return error.hint(
             "Group by a window, whose results are final, or write changes: to 'format' = 'changelog-json'.",
+        );
+    }
+    if clause == FIRST_ROWS {
+        return error.hint(
+            "Partition by window_start and window_end, whose first rows are final, or write changes: to 'format' = \
+             'changelog-json'.",
+        );
+    }
+    if clause == CHANGES {
+        return error.hint(
+            "Aggregate its rows in windows over its event time, or write changes: to 'format' = 'changelog-json'.",
         );
     }
     if clause == UNTIMED {

@@ -9,16 +9,16 @@ use datafusion_expr::{Expr, TableScan};
 
 use super::expression::Scope;
 use super::late::{Carried, origin_columns};
-use super::{Lowered, Lowering, Role, Slot, Stream};
+use super::{Above, Lowered, Lowering, Role, Slot, Stream};
 use crate::catalog::{ColumnKind, NullTime, Table};
 use crate::error::{Error, code};
 use crate::plan::bind::{StreamTable, TimeOptions};
 use crate::plan::diagnose::from_datafusion;
-use crate::plan::{Operation, SourceNode, SourceWatermark};
+use crate::plan::{Distribution, NormalizeNode, Operation, SourceNode, SourceWatermark};
 use crate::stream::TimeUnit;
 
 impl Lowering<'_> {
-    pub(super) fn source(&mut self, scan: &TableScan) -> Result<Lowered, Error> {
+    pub(super) fn source(&mut self, scan: &TableScan, above: Above) -> Result<Lowered, Error> {
         let Some(source) = scan.source.downcast_ref::<StreamTable>() else {
             return Err(Error::internal(
                 "the planner",
@@ -26,7 +26,8 @@ impl Lowering<'_> {
             ));
         };
         let table = Arc::clone(&source.table);
-        if !self.session.connectors.check(&table)?.is_source {
+        let facts = self.session.connectors.check(&table)?;
+        if !facts.is_source {
             let message = format!(
                 "\"{}\" can't be read: the connector \"{}\" only writes",
                 table.name, table.connector
@@ -38,10 +39,27 @@ impl Lowering<'_> {
             None => (0..table.columns.len()).collect(),
         };
         let width = wanted.len();
-        let wanted = at_least_one(&table, wanted);
+        let mut wanted = at_least_one(&table, wanted);
+        if let Some(watermark) = table.watermark.as_ref().filter(|_| self.session.state_ttl_us.is_some())
+            && let Some(time) = table.column_index(&watermark.column)
+            && !wanted.contains(&time)
+        {
+            // What is forgotten goes by the time of rows.
+            wanted.push(time);
+        }
+        if facts.gives_changelog {
+            check_changelog(&table)?;
+            let key = table.primary_key.iter().filter_map(|name| table.column_index(name));
+            let missing: Vec<usize> = key.filter(|column| !wanted.contains(column)).collect();
+            wanted.extend(missing);
+        }
         let by_clock =
             self.by_clock && wanted.iter().any(|index| table.columns[*index].kind.is_processing_time());
         let mut node = source_node(&table, &wanted, by_clock)?;
+        if facts.gives_changelog {
+            node.changelog = true;
+            node.key = table.primary_key.clone();
+        }
         if let Some(watermark) = node.watermark.as_ref().filter(|_| table.bounded) {
             let name = &table.name;
             let no_effect =
@@ -84,13 +102,63 @@ impl Lowering<'_> {
             Stream { bounded: table.bounded, watermark: node.watermark.is_some(), key: key(&table, &wanted) };
         let slots = (0..width).map(Slot::Column).collect();
         let schema = Arc::new(Schema::new(fields));
-        let node = self.push(Operation::Source(node), Vec::new(), schema, roles, stream);
+        let identity = stream.key.clone();
+        let mut node = self.push(Operation::Source(node), Vec::new(), schema, roles, stream);
+        if facts.gives_changelog {
+            self.note_changes(node, CHANGES, None);
+        }
         if keeps_malformed(&table) || sees_future {
             let future = time.filter(|_| sees_future).map(|time| (read, time));
             self.add_source_output(node, future);
         }
+        if let Some(key) = identity.filter(|_| facts.gives_changelog) {
+            let single = above.order;
+            let distribution = if single { Distribution::Single } else { Distribution::Hash(key.clone()) };
+            node = self.add_exchange(node, distribution);
+            let (schema, roles) = (Arc::clone(self.schema(node)), self.roles[node].clone());
+            let stream = self.stream(node);
+            let operation = Operation::Normalize(NormalizeNode { key });
+            node = self.push(operation, vec![node], schema, roles, stream);
+            if !table.bounded {
+                let what = format!("Normalize keeps the last row of each key of \"{}\"", table.name);
+                self.warn(format!("{what} as long as the query runs"));
+            }
+        }
         Ok(Lowered { node, slots, pending: None, carried })
     }
+}
+
+/// What makes results change where no clause does.
+pub(super) const CHANGES: &str = "a table whose rows change";
+
+/// What can't be done with a table whose rows change.
+fn check_changelog(table: &Table) -> Result<(), Error> {
+    let refuse = |what: &str, hint: &str| {
+        let message = format!("table \"{}\", whose rows change: {what} can't run yet", table.name);
+        Err(Error::plan(code::NOT_SUPPORTED, message).hint(hint))
+    };
+    if let Some(watermark) = &table.watermark {
+        if watermark.max_ahead_us.is_some() {
+            return refuse("MAX AHEAD", "Leave MAX AHEAD out.");
+        }
+        if watermark.null_time == NullTime::Skip {
+            return refuse(
+                "'scan.watermark.null-time' = 'skip'",
+                "Use 'side': rows without event time go to the late rows, and both forms of an update stay together.",
+            );
+        }
+    }
+    let is_stored = |name: &String| {
+        let column = table.column_index(name).map(|index| &table.columns[index]);
+        column.is_some_and(|column| matches!(column.kind, ColumnKind::Physical))
+    };
+    if !table.primary_key.iter().all(is_stored) {
+        return refuse(
+            "a PRIMARY KEY of computed columns",
+            "Declare a PRIMARY KEY of columns that the table stores.",
+        );
+    }
+    Ok(())
 }
 
 /// Whether rows that can't be read go to the side table: `'errors' = 'side'`.
@@ -190,6 +258,8 @@ fn source_node(table: &Arc<Table>, wanted: &[usize], by_clock: bool) -> Result<S
         read,
         read_schema: Arc::new(read_schema),
         with_origin: false,
+        changelog: false,
+        key: Vec::new(),
     })
 }
 

@@ -34,6 +34,7 @@ impl Lowering<'_> {
         let Some([time, valid_from, table]) = terms.into_iter().find_map(as_of::arguments) else {
             return Ok(None);
         };
+        self.check_versions(table, join)?;
         let attribute = |input: usize, expr: &Expr| {
             let schema = if input == 0 { join.left.schema() } else { join.right.schema() };
             let column = plain_column(expr, schema)?;
@@ -59,6 +60,23 @@ impl Lowering<'_> {
             return Err(Error::internal("the planner", "a join with versions of no table"));
         };
         Ok(Some(Versioned { times: [first, second], unit, table: table.clone() }))
+    }
+
+    /// Rows are versions only with a key and a time.
+    fn check_versions(&self, table: &Expr, join: &Join) -> Result<(), Error> {
+        let Expr::Literal(ScalarValue::Utf8(Some(name)), _) = table else { return Ok(()) };
+        let Some(Relation::Table(known)) = self.session.catalog.get(name) else { return Ok(()) };
+        let lacks = match (known.primary_key.is_empty(), known.watermark.is_none()) {
+            (true, _) => "a PRIMARY KEY",
+            (_, true) => "a WATERMARK",
+            (false, false) => return Ok(()),
+        };
+        debug_assert!(join.filter.is_some(), "the mark stands in the condition");
+        let message = format!("FOR SYSTEM_TIME AS OF needs {lacks}, which \"{name}\" lacks");
+        Err(Error::plan(code::INVALID_QUERY, message).at(self.places.join).hint(
+            "Declare PRIMARY KEY (…) NOT ENFORCED and a WATERMARK, so that rows are versions; or, to look rows up as \
+             they are, name a PROCTIME() column of the table before JOIN.",
+        ))
     }
 
     pub(super) fn temporal_join(

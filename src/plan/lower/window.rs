@@ -26,10 +26,13 @@ impl Lowering<'_> {
         };
         let column = node.input.schema().index_of_column(column).map_err(from_datafusion)?;
         let outer = std::mem::replace(&mut self.by_clock, is_by_clock(&node.input, column));
-        let input = self.lower(&node.input, above);
+        let input = self.lower(&node.input, Above { keeps_time: true, ..above });
         self.by_clock = outer;
         let mut input = self.materialize(input?);
-        self.refuse_changes(input.node, node.call.function.name())?;
+        let updating = self.plan.nodes[input.node].properties.updating;
+        if matches!(node.spec.kind, WindowKind::Session { .. }) {
+            self.refuse_changes(input.node, node.call.function.name())?;
+        }
         let role = self.role(&input, column);
         if role.time_unit().is_none() || !self.plan.nodes[input.node].properties.watermark {
             return Err(no_time_attribute(&role, &node.call));
@@ -48,7 +51,8 @@ impl Lowering<'_> {
         let mut slots = input.slots;
         slots.extend(Part::ALL.map(Slot::Pending));
         let pending = Pending { window, time, data_type, partition, in_order: above.order };
-        Ok(Lowered { node: input.node, slots, pending: Some(pending), carried })
+        let lowered = Lowered { node: input.node, slots, pending: Some(pending), carried };
+        Ok(if updating { self.materialize(lowered) } else { lowered })
     }
 
     /// Computes a pending window, so that its columns have values.
@@ -128,7 +132,7 @@ pub(super) fn session_distribution(partition: &[usize], in_order: bool) -> Distr
 }
 
 /// Whether a column of a plan is a `PROCTIME()` column as it comes from its table.
-fn is_by_clock(plan: &LogicalPlan, column: usize) -> bool {
+pub(super) fn is_by_clock(plan: &LogicalPlan, column: usize) -> bool {
     match plan {
         LogicalPlan::TableScan(scan) => {
             let index = scan.projection.as_ref().map_or(Some(&column), |wanted| wanted.get(column));

@@ -348,7 +348,11 @@ impl<I: Inputs> Merge<I> {
             None => left,
         };
         // The first row was found to be the lowest; its key may have been raised to the bound.
-        let run = run.max(1);
+        let mut run = run.max(1);
+        if let Some(kinds) = &batch.kinds {
+            // Both forms of an update stay together: they have one running watermark.
+            run += usize::from(kinds.values()[*taken + run - 1] == RowKind::UpdateBefore);
+        }
         self.segments_since = [self.segments_since, since].into_iter().flatten().min();
         self.segments.push((input, batch.slice(*taken, run)));
         self.segment_rows += run;

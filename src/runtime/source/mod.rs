@@ -16,6 +16,7 @@ use arrow::array::RecordBatchOptions;
 use arrow::record_batch::RecordBatch;
 
 use super::merge::{Inputs, Polled};
+use crate::connector::CancelToken;
 use crate::error::Error;
 use crate::stream::{StreamBatch, StreamElement};
 
@@ -24,6 +25,31 @@ pub(super) use board::SplitBoard;
 pub use board::{SplitState, SplitStatus};
 pub(super) use pipeline::{SourceShape, SplitPipeline};
 pub(super) use readers::{Reading, SplitInputs, SplitReaders};
+
+/// All rows of a split that ends.
+///
+/// # Errors
+/// What the split can't read; `F001` if it waits for rows.
+pub(super) fn read_whole(
+    mut pipeline: SplitPipeline,
+    cancel: &CancelToken,
+) -> Result<Vec<StreamBatch>, Error> {
+    let mut batches = Vec::new();
+    loop {
+        if cancel.is_cancelled() {
+            return Err(Error::interrupted());
+        }
+        // A pipe whose writer is slow has nothing now and then.
+        let pipeline::Step::Read(read) = pipeline.next()? else { continue };
+        for element in read.elements {
+            match element {
+                StreamElement::Batch(batch) => batches.push(batch),
+                StreamElement::End => return Ok(batches),
+                StreamElement::Watermark(_) | StreamElement::Status(_) | StreamElement::Latency(_) => {}
+            }
+        }
+    }
+}
 
 /// Rows that stand in the query, as an input.
 pub(super) struct ListedRows(std::vec::IntoIter<StreamElement>);

@@ -24,7 +24,8 @@ use crate::error::{Error, code};
 use crate::operator::evaluate::evaluate;
 use crate::plan::{ExprRef, LateOutput, PlanNode, SourceNode, SourceWatermark};
 use crate::stream::{
-    Clock, RunningWatermark, StreamBatch, StreamElement, StreamStatus, Watermark, event_times,
+    Clock, RowKind, RowKinds, RunningWatermark, StreamBatch, StreamElement, StreamStatus, Watermark,
+    event_times,
 };
 
 /// What all splits of a source have in common.
@@ -245,7 +246,7 @@ impl SplitPipeline {
         let truncations = self.reader.truncations();
         counters.truncations.fetch_add(truncations - self.truncations_seen, Ordering::Relaxed);
         self.truncations_seen = truncations;
-        let SplitBatch { rows, lines, rejected } = match read {
+        let SplitBatch { rows, lines, rejected, kinds } = match read {
             Read::Rows(batch) => batch,
             Read::Empty | Read::Disconnected if self.time_goes_on() => {
                 return Ok(Step::Read(self.moved_watermark()));
@@ -281,7 +282,7 @@ impl SplitPipeline {
             *lock(&self.shape.last_arrival) = Some(arrival);
         }
         let rows = self.shape.stamps.put(rows, wall_us)?;
-        let elements = self.prepare(rows, &lines, arrived, wall_us, &mut kept)?;
+        let elements = self.prepare(rows, kinds, &lines, arrived, wall_us, &mut kept)?;
         self.cell.set_watermark(self.watermark.said());
         Ok(Step::Read(SplitRead { elements, rejected: kept }))
     }
@@ -316,6 +317,7 @@ impl SplitPipeline {
     fn prepare(
         &mut self,
         rows: RecordBatch,
+        kinds: Option<RowKinds>,
         lines: &Lines,
         arrived: Instant,
         wall_us: i64,
@@ -324,7 +326,10 @@ impl SplitPipeline {
         let shape = Arc::clone(&self.shape);
         let Some((spec, rule)) = &shape.time else {
             let rows = self.output(&rows)?;
-            return Ok(vec![StreamElement::Batch(StreamBatch::inserts(rows, arrived))]);
+            return Ok(vec![StreamElement::Batch(StreamBatch {
+                kinds,
+                ..StreamBatch::inserts(rows, arrived)
+            })]);
         };
         let mut rows = rows;
         let time = evaluate(&spec.time, &rows).map_err(|error| self.place(error))?;
@@ -332,7 +337,15 @@ impl SplitPipeline {
         if let Some(missing) = nulls.as_ref().filter(|nulls| nulls.null_count() > 0) {
             match spec.null_time {
                 NullTime::Side => {}
-                NullTime::Fail => return Err(self.null_time_error(spec, missing, lines)),
+                NullTime::Fail => {
+                    let come = kinds.as_ref().map(come);
+                    let missed = |row: &usize| {
+                        missing.is_null(*row) && come.as_ref().is_none_or(|come| come.is_valid(*row))
+                    };
+                    if let Some(first) = (0..missing.len()).find(missed) {
+                        return Err(self.null_time_error(spec, first, lines));
+                    }
+                }
                 NullTime::Skip => {
                     let dropped = missing.null_count() as u64;
                     self.shape.counters.null_time.fetch_add(dropped, Ordering::Relaxed);
@@ -369,6 +382,11 @@ impl SplitPipeline {
         }
         let (wanted, wanted_nulls) =
             rule.wanted(&rows, &times, nulls.as_ref()).map_err(|error| self.place(error))?;
+        // What a row was before says nothing about time.
+        let wanted_nulls = match &kinds {
+            None => wanted_nulls,
+            Some(kinds) => NullBuffer::union(wanted_nulls.as_ref(), Some(&come(kinds))),
+        };
         let ticked = self.watermark.tick(shape.clock.elapsed_us());
         let before = self.watermark.said();
         let delay_us = self.delay_of_rows(rule, nulls.as_ref());
@@ -392,7 +410,7 @@ impl SplitPipeline {
         }
         let batch = StreamBatch {
             rows: self.output(&rows)?,
-            kinds: None,
+            kinds,
             running: Some(RunningWatermark::new(running)),
             arrived,
         };
@@ -433,8 +451,7 @@ impl SplitPipeline {
         error.context(format_args!("table \"{}\", {}", self.shape.table, self.reader.name()))
     }
 
-    fn null_time_error(&self, spec: &SourceWatermark, nulls: &NullBuffer, lines: &Lines) -> Error {
-        let first = nulls.iter().position(|is_valid| !is_valid).unwrap_or(0);
+    fn null_time_error(&self, spec: &SourceWatermark, first: usize, lines: &Lines) -> Error {
         Error::run(
             code::NULL_TIME,
             format!(
@@ -447,4 +464,10 @@ impl SplitPipeline {
         )
         .hint("Set 'scan.watermark.null-time' to 'side' to put such rows to the late rows, or to 'skip'.")
     }
+}
+
+/// Valid for each row that comes, not for those that go.
+fn come(kinds: &RowKinds) -> NullBuffer {
+    let come = |kind: &RowKind| matches!(kind, RowKind::Insert | RowKind::UpdateAfter);
+    NullBuffer::from(kinds.values().iter().map(come).collect::<Vec<bool>>())
 }

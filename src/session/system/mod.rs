@@ -111,7 +111,14 @@ impl Connector for SystemTables {
         let bounded = every_us(table).is_none();
         let place = table.options.entry("connector").and_then(|entry| entry.value_span);
         definition(table).map_err(|error| error.at(place))?;
-        Ok(TableFacts { is_source: true, is_sink: false, bounded, takes_changelog: false })
+        Ok(TableFacts {
+            is_source: true,
+            is_sink: false,
+            bounded,
+            takes_changelog: false,
+            gives_changelog: false,
+            upserts: false,
+        })
     }
 
     fn infer_schema(&self, _options: &Options) -> Result<SchemaRef, Error> {
@@ -222,7 +229,9 @@ impl SplitReader for SystemReader {
             }
         }
         Ok(match (self.waiting.pop_front(), self.every_us) {
-            (Some(rows), _) => Read::Rows(SplitBatch { rows, lines: Lines::From(1), rejected: Vec::new() }),
+            (Some(rows), _) => {
+                Read::Rows(SplitBatch { rows, lines: Lines::From(1), rejected: Vec::new(), kinds: None })
+            }
             (None, Some(_)) => Read::Empty,
             (None, None) => Read::End,
         })

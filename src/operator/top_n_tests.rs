@@ -1,0 +1,175 @@
+//! Any changes, cut anywhere, leave the first rows of what is left.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::datatypes::{DataType, Field, Schema};
+use proptest::prelude::*;
+
+use super::*;
+use crate::operator::create;
+use crate::operator::testing::{Row, column, input, lines, plan_node, record_batch};
+use crate::plan::Operation;
+use crate::stream::StreamElement;
+
+fn node(rank: RankKind, most: u64, gives_rank: bool, updating: bool) -> TopNNode {
+    let order = vec![SortKey { expr: column(2), descending: true, nulls_first: false }];
+    TopNNode {
+        partition: vec![1],
+        order,
+        latest_first: false,
+        time: None,
+        rank,
+        most,
+        gives_rank,
+        updating,
+        identity: None,
+        ttl: None,
+    }
+}
+
+fn operator(node: TopNNode) -> Box<dyn Operator> {
+    let mut fields = input().fields().to_vec();
+    if node.gives_rank {
+        fields.push(Arc::new(Field::new("r", DataType::Int64, false)));
+    }
+    create(&plan_node(Operation::TopN(Box::new(node)), Arc::new(Schema::new(fields))), &input()).unwrap()
+}
+
+type Change = (RowKind, Row);
+
+/// What is given for changes that are cut after each `cut`; both forms of an update stay together.
+fn run(operator: &mut dyn Operator, changes: &[Change], cut: usize) -> Vec<(RowKind, String)> {
+    let (mut out, mut given, mut from) = (Output::default(), Vec::new(), 0);
+    while from < changes.len() {
+        let mut to = changes.len().min(from + cut);
+        to += usize::from(changes[to - 1].0 == RowKind::UpdateBefore);
+        let rows: Vec<Row> = changes[from..to].iter().map(|change| change.1).collect();
+        let kinds: Vec<RowKind> = changes[from..to].iter().map(|change| change.0).collect();
+        let mut batch = StreamBatch::inserts(record_batch(&rows), Instant::now());
+        batch.kinds = kinds.iter().any(|kind| *kind != RowKind::Insert).then(|| RowKinds::new(kinds));
+        operator.process_batch(batch, &mut out).unwrap();
+        from = to;
+    }
+    operator.finish(&mut out).unwrap();
+    for element in out.drain() {
+        if let StreamElement::Batch(batch) = element {
+            let kinds = batch.kinds.as_ref().map(|kinds| kinds.values().to_vec());
+            let kinds = kinds.unwrap_or_else(|| vec![RowKind::Insert; batch.rows.num_rows()]);
+            given.extend(kinds.into_iter().zip(lines(&batch.rows)));
+        }
+    }
+    given
+}
+
+/// The rows that changes leave.
+fn folded(changes: &[(RowKind, String)]) -> Result<Vec<String>, String> {
+    let mut left: Vec<String> = Vec::new();
+    for (kind, line) in changes {
+        match kind {
+            RowKind::Insert | RowKind::UpdateAfter => left.push(line.clone()),
+            RowKind::UpdateBefore | RowKind::Delete => {
+                let place = left.iter().position(|known| known == line);
+                left.remove(place.ok_or_else(|| format!("{line} goes and was not there"))?);
+            }
+        }
+    }
+    left.sort();
+    Ok(left)
+}
+
+/// The first rows of those that are there, in the order of arrival, as SQL says.
+fn expected(live: &[Row], rank: RankKind, most: u64, gives_rank: bool) -> Vec<String> {
+    let mut partitions: BTreeMap<&str, Vec<Row>> = BTreeMap::new();
+    live.iter().for_each(|row| partitions.entry(row.1.unwrap()).or_default().push(*row));
+    let mut lines = Vec::new();
+    for rows in partitions.values_mut() {
+        rows.sort_by_key(|row| std::cmp::Reverse(row.2));
+        for (place, (ts, key, value)) in rows.iter().enumerate() {
+            let before: Vec<i64> =
+                rows[..place].iter().filter_map(|row| row.2).filter(|other| Some(*other) > *value).collect();
+            let mut others = before.clone();
+            others.dedup();
+            let number = match rank {
+                RankKind::RowNumber => place + 1,
+                RankKind::Rank => before.len() + 1,
+                RankKind::DenseRank => others.len() + 1,
+            };
+            if number as u64 <= most {
+                let ts = crate::operator::testing::stamp(ts.unwrap());
+                let line = format!("{ts},{},{}", key.unwrap(), value.unwrap());
+                lines.push(if gives_rank { format!("{line},{number}") } else { line });
+            }
+        }
+    }
+    lines.sort();
+    lines
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 150,
+        failure_persistence: None,
+        rng_seed: proptest::test_runner::RngSeed::Fixed(20_240_307),
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn the_first_rows_of_what_is_left(
+        choices in prop::collection::vec((0usize..2, 0i64..5, 0u8..4, any::<prop::sample::Index>()), 0..60),
+        kind in 0usize..3,
+        most in 0u64..4,
+        gives_rank in any::<bool>(),
+        updating in any::<bool>(),
+        cut in 1usize..20,
+    ) {
+        let rank = [RankKind::RowNumber, RankKind::Rank, RankKind::DenseRank][kind];
+        let names = ["a", "b"];
+        let (mut live, mut changes): (Vec<Row>, Vec<Change>) = (Vec::new(), Vec::new());
+        for (number, (key, value, does, which)) in choices.iter().enumerate() {
+            let row: Row = (Some(number as i64), Some(names[*key]), Some(*value));
+            match does {
+                // The new form of a row comes last.
+                2 if updating && !live.is_empty() => {
+                    let old = live.remove(which.index(live.len()));
+                    changes.push((RowKind::UpdateBefore, old));
+                    changes.push((RowKind::UpdateAfter, row));
+                    live.push(row);
+                }
+                3 if updating && !live.is_empty() => {
+                    let old = live.remove(which.index(live.len()));
+                    changes.push((RowKind::Delete, old));
+                }
+                _ => {
+                    changes.push((RowKind::Insert, row));
+                    live.push(row);
+                }
+            }
+        }
+        let mut top = operator(node(rank, most, gives_rank, updating));
+        let given = run(top.as_mut(), &changes, cut);
+        let all_at_once = run(operator(node(rank, most, gives_rank, updating)).as_mut(), &changes, 1_000);
+        prop_assert_eq!(&given, &all_at_once);
+        match folded(&given) {
+            Ok(left) => prop_assert_eq!(left, expected(&live, rank, most, gives_rank)),
+            Err(why) => prop_assert!(false, "{}", why),
+        }
+        if updating {
+            prop_assert_eq!(top.state().rows, live.len());
+        } else if rank == RankKind::RowNumber {
+            prop_assert!(top.state().rows <= 2 * most as usize, "no more than what comes out is kept");
+        }
+    }
+}
+
+#[test]
+fn rows_by_arrival_are_not_kept_once_they_came_out() {
+    let first = TopNNode { order: Vec::new(), ..node(RankKind::RowNumber, 1, false, false) };
+    assert!(!first.changes());
+    let mut top = operator(first);
+    let rows: Vec<Change> =
+        (0..100).map(|value| (RowKind::Insert, (Some(value), Some("a"), Some(value)))).collect();
+    assert_eq!(run(top.as_mut(), &rows, 7).len(), 1);
+    assert_eq!(top.state().rows, 0);
+}
