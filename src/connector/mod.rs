@@ -9,9 +9,11 @@ mod filesystem;
 pub mod format;
 mod input;
 mod memory;
+mod nexmark;
 mod options;
 mod print;
 mod pump;
+mod random;
 mod socket;
 mod stdio;
 #[cfg(test)]
@@ -36,6 +38,7 @@ pub use datagen::Datagen;
 pub use feed::{Feed, FeedEvent};
 pub use filesystem::Filesystem;
 pub use memory::Memory;
+pub use nexmark::Nexmark;
 pub use print::{Blackhole, Print};
 pub use socket::Socket;
 pub use stdio::{Stdin, Stdout};
@@ -289,6 +292,7 @@ impl Connectors {
         connectors.add(Arc::new(Blackhole));
         connectors.add(Arc::new(Memory::new()));
         connectors.add(Arc::new(Datagen));
+        connectors.add(Arc::new(Nexmark));
         connectors.add(Arc::new(Socket));
         connectors
     }
