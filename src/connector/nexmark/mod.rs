@@ -5,8 +5,8 @@
 //! three are new auctions, 46 are bids. A column that is not read is not made.
 //!
 //! `'table'` says which events are rows: `person`, `auction`, `bid`, with columns of their own, or `events`,
-//! all of them, with a `ROW` for each kind. [`Settings`] has the other options, `docs/connectors.md`
-//! says what they mean.
+//! all of them, with a `ROW` for each kind. `settings` has the other options, `docs/connectors.md` says what
+//! they mean.
 //!
 //! Source: the generators of Apache Beam's and Flink's Nexmark suites, for the proportions, the columns and
 //! how values are distributed; the values are others.

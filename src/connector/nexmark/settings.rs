@@ -1,5 +1,7 @@
 //! The options of a table.
 
+use arrow::datatypes::TimeUnit;
+
 use super::layout::{Kind, Layout};
 use super::model::Parameters;
 use crate::catalog::Options;
@@ -8,8 +10,6 @@ use crate::connector::datagen::Pace;
 use crate::connector::format::time_text::parse_timestamp;
 use crate::connector::options::OptionReader;
 use crate::error::Error;
-
-use arrow::datatypes::TimeUnit;
 
 /// The options, with Flink's names where Flink has them.
 pub(super) const KEYS: &[&str] = &[
