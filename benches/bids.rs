@@ -6,12 +6,14 @@
 #![allow(clippy::print_stdout, reason = "a benchmark reports on stdout")]
 
 mod generator;
+mod process;
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::Int64Array;
-use generator::{Bids, SCRIPT, cpu_seconds};
+use generator::{Bids, SCRIPT};
+use process::{cpu_seconds, peak_mb};
 use tidegate::Error;
 use tidegate::connector::Connectors;
 use tidegate::session::{Outcome, Session};
@@ -63,11 +65,4 @@ fn measure(rows: u64, parallelism: &str) -> Result<(), Error> {
         first.unwrap_or_default().as_secs_f64() * 1e3,
     );
     Ok(())
-}
-
-fn peak_mb() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
-    let kb = line.and_then(|line| line.split_whitespace().nth(1)).and_then(|kb| kb.parse::<u64>().ok());
-    kb.unwrap_or(0) / 1_000
 }

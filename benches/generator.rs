@@ -1,4 +1,4 @@
-//! What the benchmarks of generated bids share: the rows, the query, the CPU time of a process.
+//! What the benchmarks of generated bids share: the rows and the query.
 
 use std::sync::Arc;
 
@@ -21,14 +21,6 @@ GROUP BY window_start, window_end, auction;";
 const BIDS_PER_MS: u64 = 10;
 const AUCTIONS: u64 = 1_000;
 const DISORDER_MS: u64 = 500;
-
-/// User and system time of this process, from the kernel's clock ticks of 10 ms.
-pub(crate) fn cpu_seconds() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks = |field: usize| fields.get(field).and_then(|f| f.parse::<f64>().ok()).unwrap_or(f64::NAN);
-    (ticks(11) + ticks(12)) / 100.0
-}
 
 /// The table `bids`.
 pub(crate) struct Bids {

@@ -8,11 +8,13 @@
 #![allow(clippy::print_stdout, reason = "a benchmark reports on stdout")]
 
 mod generator;
+mod process;
 
 use std::process::Command;
 use std::sync::Arc;
 
-use generator::{Bids, SCRIPT, cpu_seconds};
+use generator::{Bids, SCRIPT};
+use process::cpu_seconds;
 use tidegate::Error;
 use tidegate::catalog::{Catalog, Relation};
 use tidegate::connector::Connectors;

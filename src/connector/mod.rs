@@ -11,9 +11,11 @@ pub mod format;
 mod input;
 mod lines;
 mod memory;
+mod nexmark;
 mod options;
 mod print;
 mod pump;
+mod random;
 mod socket;
 mod stdio;
 pub(crate) mod stream;
@@ -45,6 +47,7 @@ pub use feed::{Feed, FeedEvent};
 pub use filesystem::Filesystem;
 pub use lines::{DecodedLines, Format, LineDecoder, LineEncoder};
 pub use memory::Memory;
+pub use nexmark::Nexmark;
 pub use options::OptionReader;
 pub use print::{Blackhole, Print};
 pub use socket::Socket;
@@ -405,6 +408,7 @@ impl Connectors {
         connectors.add(Arc::new(Blackhole));
         connectors.add(Arc::new(Memory::new()));
         connectors.add(Arc::new(Datagen));
+        connectors.add(Arc::new(Nexmark));
         connectors.add(Arc::new(Socket));
         connectors
     }

@@ -9,10 +9,10 @@ use arrow::array::{
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, TimeUnit};
 
-use super::random::{Stream, Zipf, in_range, unit};
 use crate::connector::format::sql_type_name;
 use crate::connector::format::time_text::{parse_date, parse_timestamp, ticks};
 use crate::connector::options::OptionReader;
+use crate::connector::random::{Stream, Zipf, in_range, unit};
 use crate::error::{Error, code};
 
 /// The options of a column, after `fields.<name>.`.

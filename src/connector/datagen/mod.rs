@@ -16,7 +16,6 @@
 //! Source: Flink's datagen connector; `skew`, `step`, `max-disorder` and `prefix` are ours.
 
 mod field;
-mod random;
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -197,7 +196,7 @@ struct DatagenSplit {
 
 /// Rows by the clock.
 #[derive(Debug, Clone, Copy)]
-struct Pace {
+pub(super) struct Pace {
     /// `None`: as fast as it goes, between pauses.
     rows_per_second: Option<u64>,
     pause: Option<Pause>,
@@ -211,8 +210,13 @@ struct Pause {
 }
 
 impl Pace {
+    /// So many rows a second, without pauses.
+    pub(super) fn by_rate(rows_per_second: u64) -> Self {
+        Self { rows_per_second: Some(rows_per_second), pause: None }
+    }
+
     /// Rows of the table that are due when so much time has passed. The first is due at once.
-    fn due(&self, passed: Duration) -> u64 {
+    pub(super) fn due(&self, passed: Duration) -> u64 {
         let passed = passed.as_nanos();
         let by_rate = |passed: u128| match self.rows_per_second {
             Some(rate) => (passed * u128::from(rate) / 1_000_000_000 + 1).min(u128::from(u64::MAX)) as u64,

@@ -354,11 +354,18 @@ impl Operator for IntervalJoin {
     }
 
     fn state(&self) -> StateSize {
-        let side = |side: &Side| side.store.size() + side.passed.capacity() * size_of::<(i64, u32, u32)>();
+        let side = |side: &Side| {
+            let passed = side.passed.capacity() * size_of::<(i64, u32, u32)>();
+            // Those of a key have their times and slots in its group, too.
+            let grouped = side.passed.len() * size_of::<(i64, u32)>();
+            side.store.size() + side.met.capacity() + passed + grouped
+        };
+        let groups = self.groups.capacity() * size_of::<Group>();
+        let waiting = self.waiting.len() * size_of::<((i64, usize, u64), (u32, u32))>();
         StateSize {
             windows: self.numbers.len(),
             rows: self.sides.iter().map(|side| side.store.len()).sum(),
-            bytes: self.sides.iter().map(side).sum::<usize>() + self.numbers.size(),
+            bytes: self.sides.iter().map(side).sum::<usize>() + self.numbers.size() + groups + waiting,
         }
     }
 }

@@ -13,6 +13,8 @@ mod regular;
 #[cfg(test)]
 mod regular_tests;
 mod temporal;
+#[cfg(test)]
+mod temporal_tests;
 mod window;
 
 pub(super) use interval::IntervalJoin;

@@ -25,8 +25,8 @@ use crate::stream::{RunningWatermark, StreamBatch, TimeUnit, Watermark, event_ti
 /// Wakes on: watermarks. State: the rows of both inputs that the watermark has not passed, and of each key
 /// the last version that it has. Order: by the time of the first input's rows. Rows behind the watermark are
 /// taken as long as they can still have their place: a row is late if the version that it needs
-/// may be gone, a version if a row at or after its time has been given. What has been given is told from the
-/// running watermarks alone.
+/// may be gone, a version if a row at or after its time has been given with another one. What has been given is
+/// told from the running watermarks alone: rows are judged in the order of those, once the watermark has passed them.
 ///
 /// Source: Flink's event-time temporal join.
 pub(in crate::operator) struct TemporalJoin {
@@ -41,7 +41,7 @@ pub(in crate::operator) struct TemporalJoin {
     /// Rows that the watermark has not passed: by time, versions first, arrival.
     waiting: BTreeMap<(i64, Phase, u64), Waiting>,
     next_row: u64,
-    /// What came since the last watermark, and its batches.
+    /// Rows that are not judged yet, and their batches.
     came: Vec<Came>,
     batches: Vec<StreamBatch>,
     watermark: i64,
@@ -67,13 +67,13 @@ struct Key {
     valid_from: Option<i64>,
     /// There was an earlier version, which is gone.
     has_history: bool,
-    /// The time of the last row that was given.
+    /// The greatest time of the rows that were given with a version.
     given: Option<i64>,
     /// Rows that have not been given or become valid.
     waiting: u32,
 }
 
-/// A row that came since the last watermark.
+/// A row that is not judged yet.
 struct Came {
     running: i64,
     input: usize,
@@ -200,13 +200,16 @@ impl TemporalJoin {
         Ok(())
     }
 
-    /// Judges the rows that came since the last watermark, in their true order.
-    fn judge(&mut self, out: &mut Output) -> Result<(), Error> {
+    /// Judges the rows that came before the watermark was there, in their true order. Those with the
+    /// same watermark before them may not all have come yet.
+    fn judge(&mut self, watermark: i64, out: &mut Output) -> Result<(), Error> {
         let mut came = std::mem::take(&mut self.came);
         came.sort_by_key(|came| (came.running, came.input));
+        let left = came.split_off(came.partition_point(|came| came.running < watermark));
         let batches = std::mem::take(&mut self.batches);
         let mut rejected: Vec<Vec<Rejected>> = batches.iter().map(|_| Vec::new()).collect();
         let mut inputs = vec![0; batches.len()];
+        self.keep(left, &batches);
         for row in came {
             self.advance(row.running, out)?;
             inputs[row.batch] = row.input;
@@ -231,9 +234,24 @@ impl TemporalJoin {
         }
         let Some(late) = &self.late else { return Ok(()) };
         for ((batch, rejected), input) in batches.iter().zip(&rejected).zip(inputs) {
-            late[input].give(batch, rejected, out)?;
+            if !rejected.is_empty() {
+                late[input].give(batch, rejected, out)?;
+            }
         }
         Ok(())
+    }
+
+    /// Leaves rows, with those of the batches that they are from, for another watermark.
+    fn keep(&mut self, mut left: Vec<Came>, batches: &[StreamBatch]) {
+        let mut numbers = vec![None; batches.len()];
+        for row in &mut left {
+            let number = numbers[row.batch].get_or_insert_with(|| {
+                self.batches.push(batches[row.batch].clone());
+                self.batches.len() - 1
+            });
+            row.batch = *number;
+        }
+        self.came = left;
     }
 
     /// One row of a key waits no longer; a key without a version that nobody waits for is forgotten.
@@ -270,7 +288,7 @@ impl TemporalJoin {
                 (Phase::Row, known) => {
                     let is_valid = |known: &Key| known.valid_from.is_some_and(|from| from <= time);
                     let version = known.as_deref().copied().filter(is_valid).and_then(|known| known.version);
-                    if let Some(known) = known {
+                    if let Some(known) = known.filter(|_| version.is_some()) {
                         known.given = known.given.max(Some(time));
                     }
                     let running = running.max(time.saturating_sub(self.unit.us()));
@@ -348,7 +366,7 @@ impl Operator for TemporalJoin {
     }
 
     fn process_watermark(&mut self, watermark: Watermark, out: &mut Output) -> Result<(), Error> {
-        self.judge(out)?;
+        self.judge(watermark.0, out)?;
         self.advance(watermark.0, out)?;
         self.flush(out)?;
         self.watermark = self.watermark.max(watermark.0);

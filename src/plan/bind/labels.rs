@@ -8,9 +8,10 @@ use datafusion_common::Result as DfResult;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_expr::Expr as LogicalExpr;
 use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawAggregateExpr};
-use sqlparser::ast::{Expr, Ident, Select, SelectItem, Spanned};
+use sqlparser::ast::{Expr, Ident, ObjectNamePart, Select, SelectItem, Spanned, TableFactor};
 
-/// Gives a name to the second of two select items that would have the same: `k`, `k0`.
+/// Gives a name to the second of two select items that would have the same: `k`, `k0`; and to fields of a `ROW`,
+/// which have their own: `bid.price` is `price`.
 ///
 /// Source: Flink numbers them so.
 pub(super) struct UniqueItems;
@@ -18,6 +19,13 @@ pub(super) struct UniqueItems;
 impl TreeRewriter for UniqueItems {
     fn pre_visit_select(&mut self, select: &mut Select) -> Walk {
         let mut taken: HashSet<String> = HashSet::new();
+        let mut relations = Vec::new();
+        for from in &select.from {
+            for factor in std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation))
+            {
+                relation_names(factor, &mut relations);
+            }
+        }
         for item in &mut select.projection {
             match item {
                 SelectItem::ExprWithAlias { alias, .. } => {
@@ -27,8 +35,8 @@ impl TreeRewriter for UniqueItems {
                     let label = label(expr);
                     let name = free_name(&label, &taken);
                     taken.insert(name.clone());
-                    // DataFusion calls a cast what it calls the value inside.
-                    if name != label || matches!(expr, Expr::Cast { .. }) {
+                    // DataFusion calls a cast what it calls the value inside, and a field what is written.
+                    if name != label || matches!(expr, Expr::Cast { .. }) || is_field(expr, &relations) {
                         let alias = Ident::with_quote_and_span('`', expr.span(), name);
                         *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
                     }
@@ -49,6 +57,40 @@ fn label(expr: &Expr) -> String {
         Expr::CompoundIdentifier(parts) => parts.last().map(|ident| ident.value.clone()).unwrap_or_default(),
         Expr::Cast { expr, .. } | Expr::Nested(expr) => label(expr),
         other => other.to_string(),
+    }
+}
+
+/// Whether the expression is `column.field`, or `table.column.field`.
+fn is_field(expr: &Expr, relations: &[String]) -> bool {
+    match expr {
+        Expr::Nested(expr) => is_field(expr, relations),
+        Expr::CompoundIdentifier(parts) => match parts.as_slice() {
+            [first, _] => !relations.iter().any(|name| name.eq_ignore_ascii_case(&first.value)),
+            parts => parts.len() > 2,
+        },
+        _ => false,
+    }
+}
+
+/// What the columns of a relation can be qualified with.
+fn relation_names(factor: &TableFactor, names: &mut Vec<String>) {
+    match factor {
+        TableFactor::Table { alias: Some(alias), .. }
+        | TableFactor::Derived { alias: Some(alias), .. }
+        | TableFactor::TableFunction { alias: Some(alias), .. }
+        | TableFactor::Function { alias: Some(alias), .. }
+        | TableFactor::UNNEST { alias: Some(alias), .. } => names.push(alias.name.value.clone()),
+        TableFactor::Table { name, .. } => {
+            let parts = name.0.iter().filter_map(ObjectNamePart::as_ident);
+            names.extend(parts.map(|ident| ident.value.clone()));
+        }
+        TableFactor::NestedJoin { table_with_joins, .. } => {
+            relation_names(&table_with_joins.relation, names);
+            for join in &table_with_joins.joins {
+                relation_names(&join.relation, names);
+            }
+        }
+        _ => {}
     }
 }
 

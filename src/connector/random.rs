@@ -5,16 +5,16 @@
 
 /// A stream of numbers, one a row.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Stream(u64);
+pub(crate) struct Stream(u64);
 
 impl Stream {
     /// The stream `number` of a seed.
-    pub(super) fn new(seed: u64, number: u64) -> Self {
+    pub(crate) fn new(seed: u64, number: u64) -> Self {
         Self(mix(seed ^ mix(number.wrapping_add(1))))
     }
 
     /// The number of a row.
-    pub(super) fn at(self, row: u64) -> u64 {
+    pub(crate) fn at(self, row: u64) -> u64 {
         mix(self.0.wrapping_add(row.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
     }
 }
@@ -27,25 +27,30 @@ fn mix(value: u64) -> u64 {
 }
 
 /// Uniform in `min..=max`.
-pub(super) fn in_range(random: u64, min: i64, max: i64) -> i64 {
+pub(crate) fn in_range(random: u64, min: i64, max: i64) -> i64 {
     let span = (i128::from(max) - i128::from(min) + 1) as u128;
     let offset = (u128::from(random) * span) >> 64;
     (i128::from(min) + offset as i128) as i64
 }
 
+/// Uniform in `0..limit`; 0 if that is empty.
+pub(crate) fn below(random: u64, limit: u64) -> u64 {
+    ((u128::from(random) * u128::from(limit)) >> 64) as u64
+}
+
 /// Uniform in `0.0..1.0`.
-pub(super) fn unit(random: u64) -> f64 {
+pub(crate) fn unit(random: u64) -> f64 {
     (random >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)
 }
 
 /// Ranks by Zipf's law: rank `k` (from 0) comes with probability proportional to `(k + 1)^-skew`.
 #[derive(Debug, Clone)]
-pub(super) struct Zipf {
+pub(crate) struct Zipf {
     cumulated: Vec<f64>,
 }
 
 impl Zipf {
-    pub(super) fn new(ranks: usize, skew: f64) -> Self {
+    pub(crate) fn new(ranks: usize, skew: f64) -> Self {
         let mut sum = 0.0;
         let cumulated = (1..=ranks).map(|rank| {
             sum += exp(-skew * ln(rank as f64));
@@ -54,7 +59,7 @@ impl Zipf {
         Self { cumulated: cumulated.collect() }
     }
 
-    pub(super) fn rank(&self, random: u64) -> usize {
+    pub(crate) fn rank(&self, random: u64) -> usize {
         let total = self.cumulated.last().copied().unwrap_or(1.0);
         let wanted = unit(random) * total;
         self.cumulated.partition_point(|sum| *sum <= wanted).min(self.cumulated.len().saturating_sub(1))
@@ -82,7 +87,7 @@ fn ln(value: f64) -> f64 {
 }
 
 /// The exponential of a number ≤ 0.
-fn exp(value: f64) -> f64 {
+pub(crate) fn exp(value: f64) -> f64 {
     let mut halvings = 0;
     let mut rest = value;
     while rest < -LN_2 {

@@ -1,0 +1,1 @@
+SELECT auction, bidder, price, dateTime, 'value-' || (auction % 10000) FROM bid
