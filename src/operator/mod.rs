@@ -15,6 +15,7 @@ mod keys;
 pub(crate) mod late;
 mod limit;
 mod over;
+mod pattern;
 mod sort;
 mod store;
 mod temporal_sort;
@@ -60,6 +61,9 @@ pub fn create(node: &PlanNode, input: &SchemaRef) -> Result<Box<dyn Operator>, E
             Box::new(group_changes::GroupChanges::try_new(group, schema, input)?)
         }
         Operation::Over(over) => over::create(over, schema, input, late)?,
+        Operation::MatchRecognize(pattern) => {
+            Box::new(pattern::MatchRecognize::try_new(pattern, schema, input, late)?)
+        }
         Operation::Unnest(unnest) => Box::new(unnest::Unnest::new(unnest, schema)),
         Operation::TemporalSort(sort) => Box::new(temporal_sort::TemporalSort::new(sort, late)),
         Operation::Sort(sort) => Box::new(sort::Sort::new(sort, schema)),

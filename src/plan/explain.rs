@@ -8,9 +8,9 @@ use datafusion_physical_expr::expressions::Column;
 use super::text::physical as expression;
 use super::window_text::{duration, window};
 use super::{
-    AggregateCall, AggregatePhase, CalcNode, Distribution, EmitMode, ExprRef, IntervalJoinNode, JoinKind,
-    NodeId, Operation, OverNode, OverTrigger, PlanNode, SinkTarget, SortKey, SourceNode, StreamPlan,
-    WindowAggregateNode, WindowJoinNode, WindowSource, sql_type_name,
+    AfterMatch, AggregateCall, AggregatePhase, CalcNode, Distribution, EmitMode, ExprRef, IntervalJoinNode,
+    JoinKind, MatchRecognizeNode, NodeId, Operation, OverNode, OverTrigger, PlanNode, SinkTarget, SortKey,
+    SourceNode, StreamPlan, WindowAggregateNode, WindowJoinNode, WindowSource, sql_type_name,
 };
 
 impl StreamPlan {
@@ -101,6 +101,7 @@ impl Operation {
             Self::RegularJoin(_) => "Join",
             Self::IntervalJoin(_) => "IntervalJoin",
             Self::Over(_) => "Over",
+            Self::MatchRecognize(_) => "MatchRecognize",
             Self::Unnest(_) => "Unnest",
             Self::Union => "Union",
             Self::Exchange(_) => "Exchange",
@@ -153,6 +154,7 @@ pub(super) fn details(node: &PlanNode, input: Option<&Schema>) -> String {
         }
         Operation::IntervalJoin(join) => interval_join_details(join),
         Operation::Over(over) => over_details(over, input),
+        Operation::MatchRecognize(pattern) => pattern_details(pattern, input),
         Operation::Unnest(unnest) => {
             let empty = if unnest.keeps_empty { "; empty ones as NULL" } else { "" };
             format!("{}{empty}", column_name(input, unnest.column))
@@ -350,6 +352,32 @@ fn over_details(over: &OverNode, input: Option<&Schema>) -> String {
     parts.push(format!("compute [{}]", calls.join(", ")));
     if let Some(limit) = over.limit {
         parts.push(format!("{} <= {}", over.calls[limit.call].text, limit.most));
+    }
+    parts.join("; ")
+}
+
+fn pattern_details(node: &MatchRecognizeNode, input: Option<&Schema>) -> String {
+    let rest = node.order.iter().map(sort_key);
+    let order: Vec<_> = [column_name(input, node.time).to_owned()].into_iter().chain(rest).collect();
+    let mut parts = vec![format!("pattern ({})", node.text), format!("by time {}", order.join(", "))];
+    if !node.partition.is_empty() {
+        parts.push(format!("keys [{}]", column_names(input, &node.partition).join(", ")));
+    }
+    if let Some(within) = node.within_us {
+        parts.push(format!("within {}", duration(within)));
+    }
+    let name = |variable: usize| node.variables[variable].name.as_str();
+    parts.push(match node.skip {
+        AfterMatch::PastLastRow => "skip past last row".to_owned(),
+        AfterMatch::ToNextRow => "skip to next row".to_owned(),
+        AfterMatch::ToFirst(variable) => format!("skip to first {}", name(variable)),
+        AfterMatch::ToLast(variable) => format!("skip to last {}", name(variable)),
+    });
+    let conditions =
+        node.variables.iter().filter_map(|one| Some(format!("{} as {}", one.name, one.text.as_ref()?)));
+    let conditions: Vec<_> = conditions.collect();
+    if !conditions.is_empty() {
+        parts.push(format!("define [{}]", conditions.join(", ")));
     }
     parts.join("; ")
 }

@@ -26,6 +26,8 @@ mod lint;
 mod local_schema;
 mod lower;
 mod over_node;
+mod pattern;
+mod pattern_node;
 mod places;
 mod rewrite;
 mod stream_plan;
@@ -59,6 +61,9 @@ pub use lint::Lint;
 pub use local_schema::{grouping_id, grouping_id_type, local_schema};
 pub use over_node::{
     FrameBound, FrameUnit, OverCall, OverFrame, OverFunction, OverNode, OverTrigger, RankLimit,
+};
+pub use pattern_node::{
+    AfterMatch, MatchCondition, MatchRecognizeNode, MatchValue, MatchValueKind, PatternVariable,
 };
 pub use stream_plan::*;
 

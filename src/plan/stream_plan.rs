@@ -8,7 +8,7 @@ use chrono_tz::Tz;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
 
-use super::{IntervalJoinNode, Lint, OverNode, RegularJoinNode, TemporalJoinNode};
+use super::{IntervalJoinNode, Lint, MatchRecognizeNode, OverNode, RegularJoinNode, TemporalJoinNode};
 use crate::catalog::{NullTime, Table};
 use crate::stream::TimeUnit;
 
@@ -133,6 +133,8 @@ pub enum Operation {
     IntervalJoin(Box<IntervalJoinNode>),
     /// Values of each row over the rows around it.
     Over(Box<OverNode>),
+    /// A row for each match of a pattern over rows that follow each other.
+    MatchRecognize(Box<MatchRecognizeNode>),
     /// The items of an array as rows.
     Unnest(UnnestNode),
     /// All rows of all inputs; the schemas are equal but for names.

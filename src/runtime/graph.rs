@@ -259,6 +259,7 @@ impl Builder<'_> {
             Operation::Calc(_)
             | Operation::WindowRows(_)
             | Operation::Over(_)
+            | Operation::MatchRecognize(_)
             | Operation::Unnest(_)
             | Operation::GroupChanges(_) => {
                 let mut stage = self.stage(self.input_of(&node)?)?;

@@ -128,6 +128,7 @@ fn frequent_value<'k>(
             | Operation::Unnest(_)
             | Operation::IntervalJoin(_)
             | Operation::Over(_)
+            | Operation::MatchRecognize(_)
             | Operation::Union
             | Operation::Sort(_)
             | Operation::LateRows(_)
