@@ -77,13 +77,13 @@ fn measure(events: u64, minutes: u64) -> Result<(), Error> {
     let started = Instant::now();
     for statement in session.parse("interval_state", &script(events, minutes))? {
         let Outcome::Query(mut query) = session.execute(&statement)? else { continue };
-        let monitor = query.monitor();
+        let job = query.job().clone();
         let (mut pairs, mut kept, mut looks) = (0, (0, 0), 0_u64);
         while let Some(batch) = query.next_batch()? {
             pairs += batch.num_rows();
             looks += 1;
             if looks.is_multiple_of(16) {
-                let (rows, bytes) = state(&monitor.snapshot());
+                let (rows, bytes) = state(&job.metrics());
                 kept = (kept.0.max(rows), kept.1.max(bytes));
             }
         }

@@ -27,10 +27,6 @@ use tidegate::session::Session;
 const BATCH_ROWS: [usize; 3] = [1, 7, 8192];
 const PARALLELISM: [usize; 3] = [1, 2, 4];
 
-/// What is not there yet, and the code it is refused with: cases of this name or with this tag must
-/// be refused. One that starts to work fails here; take its line out, or give it a `tidegate.ndjson`.
-const NOT_YET: &[(&str, &str)] = &[("match-recognize", "P002")];
-
 fn main() -> ExitCode {
     let args = Arguments::from_args();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance");
@@ -45,7 +41,6 @@ fn main() -> ExitCode {
 enum Expected {
     Rows { rows: Vec<Value>, ordered: bool, columns: Option<Vec<String>> },
     Error { phase: Option<String>, words: Vec<String> },
-    NotYet { code: &'static str },
 }
 
 fn check(folder: &Path) -> Result<(), Failed> {
@@ -98,10 +93,6 @@ fn expected(folder: &Path) -> Result<Expected, Failed> {
             words: words.iter().filter_map(|word| Some(word.as_str()?.to_owned())).collect(),
         });
     }
-    let is_of = |word: &str| folder.ends_with(word) || has_tag(&meta, word);
-    if let Some((_, code)) = NOT_YET.iter().find(|(not_yet, _)| is_of(not_yet)) {
-        return Ok(Expected::NotYet { code });
-    }
     match meta["result"].as_str() {
         Some("append") => Ok(Expected::Rows {
             rows: rows(&folder.join("expected.ndjson"), true)?,
@@ -141,9 +132,7 @@ fn compare(expected: &Expected, given: Result<Answer, Error>, with_order: bool) 
             }
             says(&error, words)
         }
-        (Expected::NotYet { code }, Err(error)) if error.code() == *code => Ok(()),
-        (Expected::NotYet { code }, Err(error)) => Err(format!("refused, but not as {code}: {error}")),
-        (Expected::Error { .. } | Expected::NotYet { .. }, Ok(answer)) => {
+        (Expected::Error { .. }, Ok(answer)) => {
             Err(format!("gave {} rows, expected an error", answer.rows.len()))
         }
     }

@@ -26,12 +26,26 @@ pub struct TableFacts {
 impl TableFacts {
     /// Of a table that can be read only.
     pub fn source(bounded: bool) -> Self {
-        Self { is_source: true, is_sink: false, bounded, takes_changelog: false }
+        Self {
+            is_source: true,
+            is_sink: false,
+            bounded,
+            takes_changelog: false,
+            gives_changelog: false,
+            upserts: false,
+        }
     }
 
     /// Of a table that can be written only.
     pub fn sink(takes_changelog: bool) -> Self {
-        Self { is_source: false, is_sink: true, bounded: true, takes_changelog }
+        Self {
+            is_source: false,
+            is_sink: true,
+            bounded: true,
+            takes_changelog,
+            gives_changelog: false,
+            upserts: false,
+        }
     }
 }
 

@@ -366,7 +366,7 @@ impl LineSplit {
                 Lines::Each(kept.map(|(index, _)| batch.lines.of(index)).collect())
             }
         };
-        Ok(SplitBatch { rows, lines, rejected: all })
+        Ok(SplitBatch { rows, kinds: None, lines, rejected: all })
     }
 
     fn rejected(&self, line: u64, text: &[u8], reason: String) -> Result<RejectedRow, Error> {

@@ -204,7 +204,7 @@ impl ReadRequest {
         };
         let columns = assembly.physical().fields().iter().map(column).collect::<Result<_, _>>()?;
         let rows = assembly.batch(columns, rows.num_rows(), &lines, &SplitFacts::default())?;
-        Ok(SplitBatch { rows, lines, rejected: Vec::new() })
+        Ok(SplitBatch { rows, kinds: None, lines, rejected: Vec::new() })
     }
 }
 

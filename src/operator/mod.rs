@@ -17,6 +17,7 @@ pub(crate) mod late;
 mod limit;
 mod normalize;
 mod over;
+mod pattern;
 mod sort;
 mod store;
 mod temporal_sort;
@@ -73,6 +74,9 @@ pub fn create(node: &PlanNode, input: &SchemaRef) -> Result<Box<dyn Operator>, E
         Operation::Normalize(normalize) => Box::new(normalize::Normalize::try_new(normalize, schema)?),
         Operation::Over(over) => over::create(over, schema, input, late)?,
         Operation::TopN(top) => Box::new(top_n::TopN::try_new(top, schema, input, late)?),
+        Operation::MatchRecognize(pattern) => {
+            Box::new(pattern::MatchRecognize::try_new(pattern, schema, input, late)?)
+        }
         Operation::Unnest(unnest) => Box::new(unnest::Unnest::new(unnest, schema)),
         Operation::TemporalSort(sort) => Box::new(temporal_sort::TemporalSort::new(sort, late)),
         Operation::Sort(sort) => Box::new(sort::Sort::new(sort, schema)),

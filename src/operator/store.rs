@@ -109,6 +109,15 @@ impl RowStore {
         }
     }
 
+    /// Where a kept row is: its batch, and its place there.
+    pub(super) fn row(&self, slot: u32) -> Result<(&RecordBatch, usize), Error> {
+        let place = self.slots[slot as usize];
+        match self.batches.get(place.batch as usize) {
+            Some(Some(stored)) => Ok((&stored.rows, place.row as usize)),
+            _ => Err(Error::internal("rows", "a kept row without its batch")),
+        }
+    }
+
     /// The rows of some slots as one batch, in that order.
     pub(super) fn gather(&self, slots: &[u32]) -> Result<RecordBatch, Error> {
         if self.schema.fields().is_empty() || slots.is_empty() {

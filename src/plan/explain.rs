@@ -8,9 +8,10 @@ use datafusion_physical_expr::expressions::Column;
 use super::text::physical as expression;
 use super::window_text::{duration, window};
 use super::{
-    AggregateCall, AggregatePhase, CalcNode, Distribution, EmitMode, ExprRef, IntervalJoinNode, JoinKind,
-    NodeId, Operation, OverNode, OverTrigger, PlanNode, RankKind, SinkTarget, SortKey, SourceNode, StateTtl,
-    StreamPlan, TopNNode, TtlClock, WindowAggregateNode, WindowJoinNode, WindowSource, sql_type_name,
+    AfterMatch, AggregateCall, AggregatePhase, CalcNode, Distribution, EmitMode, ExprRef, IntervalJoinNode,
+    JoinKind, MatchRecognizeNode, NodeId, Operation, OverNode, OverTrigger, PlanNode, RankKind, SinkTarget,
+    SortKey, SourceNode, StateTtl, StreamPlan, TopNNode, TtlClock, WindowAggregateNode, WindowJoinNode,
+    WindowSource, sql_type_name,
 };
 
 impl StreamPlan {
@@ -106,6 +107,7 @@ impl Operation {
             Self::Over(_) => "Over",
             Self::TopN(top) if top.is_deduplication() => "Deduplicate",
             Self::TopN(_) => "TopN",
+            Self::MatchRecognize(_) => "MatchRecognize",
             Self::Unnest(_) => "Unnest",
             Self::Union => "Union",
             Self::Exchange(_) => "Exchange",
@@ -181,6 +183,7 @@ pub(super) fn details(node: &PlanNode, input: Option<&Schema>) -> String {
         Operation::IntervalJoin(join) => interval_join_details(join),
         Operation::Over(over) => over_details(over, input),
         Operation::TopN(top) => top_n_details(top, input),
+        Operation::MatchRecognize(pattern) => pattern_details(pattern, input),
         Operation::Unnest(unnest) => {
             let empty = if unnest.keeps_empty { "; empty ones as NULL" } else { "" };
             format!("{}{empty}", column_name(input, unnest.column))
@@ -424,6 +427,32 @@ fn top_n_details(top: &TopNNode, input: Option<&Schema>) -> String {
         parts.push("without rank".to_owned());
     }
     format!("{}{}", parts.join("; "), ttl(top.ttl))
+}
+
+fn pattern_details(node: &MatchRecognizeNode, input: Option<&Schema>) -> String {
+    let rest = node.order.iter().map(sort_key);
+    let order: Vec<_> = [column_name(input, node.time).to_owned()].into_iter().chain(rest).collect();
+    let mut parts = vec![format!("pattern ({})", node.text), format!("by time {}", order.join(", "))];
+    if !node.partition.is_empty() {
+        parts.push(format!("keys [{}]", column_names(input, &node.partition).join(", ")));
+    }
+    if let Some(within) = node.within_us {
+        parts.push(format!("within {}", duration(within)));
+    }
+    let name = |variable: usize| node.variables[variable].name.as_str();
+    parts.push(match node.skip {
+        AfterMatch::PastLastRow => "skip past last row".to_owned(),
+        AfterMatch::ToNextRow => "skip to next row".to_owned(),
+        AfterMatch::ToFirst(variable) => format!("skip to first {}", name(variable)),
+        AfterMatch::ToLast(variable) => format!("skip to last {}", name(variable)),
+    });
+    let conditions =
+        node.variables.iter().filter_map(|one| Some(format!("{} as {}", one.name, one.text.as_ref()?)));
+    let conditions: Vec<_> = conditions.collect();
+    if !conditions.is_empty() {
+        parts.push(format!("define [{}]", conditions.join(", ")));
+    }
+    parts.join("; ")
 }
 
 fn call(call: &AggregateCall) -> String {

@@ -10,6 +10,7 @@ use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{DFSchemaRef, DataFusionError, Result as DfResult};
 use datafusion_expr::{Expr, Extension, LogicalPlan, UserDefinedLogicalNodeCore};
 
+use super::pattern::PatternNode;
 use super::window::WindowNode;
 use crate::catalog::Table;
 use crate::error::Span;
@@ -73,7 +74,13 @@ pub(super) fn keep_late_rows(plan: LogicalPlan, target: LateTarget) -> DfResult<
                 let node = Arc::new(window.keeping_all());
                 Ok(Transformed::yes(LogicalPlan::Extension(Extension { node })))
             }
-            _ => Ok(Transformed::no(node)),
+            _ => match extension.node.as_any().downcast_ref::<PatternNode>() {
+                Some(pattern) if !pattern.keeps_all => {
+                    let node = Arc::new(pattern.keeping_all());
+                    Ok(Transformed::yes(LogicalPlan::Extension(Extension { node })))
+                }
+                _ => Ok(Transformed::no(node)),
+            },
         }
     })?;
     let node = LateNode { input: Arc::new(marked.data), target: Arc::new(target) };

@@ -27,6 +27,8 @@ mod lint;
 mod local_schema;
 mod lower;
 mod over_node;
+mod pattern;
+mod pattern_node;
 mod places;
 mod registration;
 mod rewrite;
@@ -63,6 +65,9 @@ pub use local_schema::{grouping_id, grouping_id_type, local_schema};
 pub use over_node::{
     FrameBound, FrameUnit, OverCall, OverFrame, OverFunction, OverNode, OverTrigger, RankKind, RankLimit,
     TopNNode,
+};
+pub use pattern_node::{
+    AfterMatch, MatchCondition, MatchRecognizeNode, MatchValue, MatchValueKind, PatternVariable,
 };
 pub use stream_plan::*;
 

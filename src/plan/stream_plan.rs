@@ -8,7 +8,10 @@ use chrono_tz::Tz;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
 
-use super::{IntervalJoinNode, Lint, LookupJoinNode, OverNode, RegularJoinNode, TemporalJoinNode, TopNNode};
+use super::{
+    IntervalJoinNode, Lint, LookupJoinNode, MatchRecognizeNode, OverNode, RegularJoinNode, TemporalJoinNode,
+    TopNNode,
+};
 use crate::catalog::{NullTime, Table};
 use crate::stream::TimeUnit;
 
@@ -141,6 +144,8 @@ pub enum Operation {
     Over(Box<OverNode>),
     /// The first rows of each partition, as they change.
     TopN(Box<TopNNode>),
+    /// A row for each match of a pattern over rows that follow each other.
+    MatchRecognize(Box<MatchRecognizeNode>),
     /// The items of an array as rows.
     Unnest(UnnestNode),
     /// All rows of all inputs; the schemas are equal but for names.

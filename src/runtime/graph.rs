@@ -278,6 +278,7 @@ impl Builder<'_> {
             | Operation::WindowRows(_)
             | Operation::Over(_)
             | Operation::TopN(_)
+            | Operation::MatchRecognize(_)
             | Operation::Unnest(_)
             | Operation::GroupChanges(_)
             | Operation::WindowChanges(_)
@@ -376,7 +377,9 @@ impl Builder<'_> {
                 let (_, pipelines, _) = self.open(source, node)?;
                 let mut rows = Vec::new();
                 for pipeline in pipelines {
-                    rows.extend(read_whole(pipeline, self.cancel)?.into_iter().map(|batch| batch.rows));
+                    rows.extend(
+                        read_whole(pipeline, &self.stops.cancel)?.into_iter().map(|batch| batch.rows),
+                    );
                 }
                 Ok(rows)
             }

@@ -4,7 +4,8 @@ use std::fmt::{self, Display, Formatter, Write};
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    Expr, FunctionArguments, Ident, ObjectName, TableFactor, UnaryOperator, Value, ValueWithSpan, WindowType,
+    Expr, FunctionArguments, Ident, MatchRecognizePattern, MatchRecognizeSymbol, ObjectName, TableFactor,
+    UnaryOperator, Value, ValueWithSpan, WindowType,
 };
 
 use super::ast::{
@@ -12,7 +13,7 @@ use super::ast::{
     Key, KeyCondition, Query, Setting, Show, SqlType, Statement, TableOption, WatermarkDef,
 };
 use super::walk::{TreeRewriter, Walk, rewrite};
-use super::{TABLE, query};
+use super::{TABLE, WITHIN, query};
 
 /// Stands around the index of a block while a query is printed; no SQL text has it.
 const MARK: char = '\u{F8FE}';
@@ -295,6 +296,9 @@ impl TreeRewriter for AsWritten {
         {
             *name = ObjectName::from(vec![Ident::new(format!("{name} {version}"))]);
         }
+        if let Some(text) = with_within(factor) {
+            *factor = plain_table(ObjectName::from(vec![Ident::new(text)]));
+        }
         ControlFlow::Continue(())
     }
 
@@ -325,6 +329,35 @@ impl TreeRewriter for AsWritten {
             }
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// The text of MATCH_RECOGNIZE with its WITHIN where it was written; `None`: it has none.
+fn with_within(factor: &mut TableFactor) -> Option<String> {
+    let TableFactor::MatchRecognize { pattern, symbols, .. } = factor else { return None };
+    if symbols.first()?.symbol.value != WITHIN {
+        return None;
+    }
+    let within = symbols.remove(0).definition;
+    let mark = MatchRecognizePattern::Symbol(MatchRecognizeSymbol::Named(Ident::new(MARK)));
+    let pattern = std::mem::replace(pattern, mark);
+    let written = format!("({pattern}) WITHIN {within} DEFINE");
+    Some(factor.to_string().replacen(&format!("({MARK}) DEFINE"), &written, 1))
+}
+
+/// A table without anything but its name.
+fn plain_table(name: ObjectName) -> TableFactor {
+    TableFactor::Table {
+        name,
+        alias: None,
+        args: None,
+        with_hints: Vec::new(),
+        version: None,
+        with_ordinality: false,
+        partitions: Vec::new(),
+        json_path: None,
+        sample: None,
+        index_hints: Vec::new(),
     }
 }
 

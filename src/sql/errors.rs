@@ -226,6 +226,9 @@ fn with_hint(error: Error, tokens: &[TokenWithSpan], index: usize) -> Error {
         }
     }
     let previous = index.checked_sub(1).and_then(|at| tokens.get(at));
+    if tokens.get(index).is_some_and(|token| lexer::is_word(&token.token, "MATCH_RECOGNIZE")) {
+        return error.hint("Give the query a name, WITH q AS (…), and write q MATCH_RECOGNIZE (…).");
+    }
     if let (Some(Token::Comma), Some(Token::Word(word))) =
         (previous.map(|t| &t.token), tokens.get(index).map(|t| &t.token))
         && matches!(word.keyword, Keyword::FROM | Keyword::WHERE | Keyword::GROUP | Keyword::ORDER)

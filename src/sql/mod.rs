@@ -32,11 +32,12 @@
 //! | `GROUP BY TUMBLE(ts, …)`, `TUMBLE_START(ts, …)` | ordinary `Expr::Function`s |
 //! | `t FOR SYSTEM_TIME AS OF e AS r` | `TableFactor::Table { version: Some(TableVersion::ForSystemTimeAsOf(e)), .. }` |
 //! | `t MATCH_RECOGNIZE (…)` | `TableFactor::MatchRecognize` |
+//! | `PATTERN (…) WITHIN e DEFINE …` | the same, with the first symbol `__within` defined as `e` |
 //! | `FROM 'x.parquet'` | `TableFactor::Table` whose name is one `Ident` with `quote_style` `'` |
 //!
 //! **Block clauses** (`EMIT …`, `ALLOW LATENESS …`, `LATE ROWS INTO …`): a block that has some is
 //! wrapped as `SELECT * FROM (<block>) AS "__block_N"`, see [`Query`]. No name in a script may
-//! start with `__block_`, `__table` or `__subquery`.
+//! start with `__block_`, `__table`, `__subquery` or `__within`.
 //!
 //! **Intervals** come out in a form that DataFusion plans: `leading_precision`, `last_field` and
 //! `fractional_seconds_precision` are never set. `INTERVAL '5' SECOND` stays as it is;
@@ -85,6 +86,8 @@ use crate::error::Error;
 pub(crate) const TABLE: &str = "__table";
 /// The name that carries a subquery argument with `PARTITION BY`.
 pub(crate) const SUBQUERY: &str = "__subquery";
+/// The definition that carries `WITHIN` of MATCH_RECOGNIZE.
+pub(crate) const WITHIN: &str = "__within";
 /// How deep sqlparser may go; brackets alone end earlier, see [`lexer::MAX_DEPTH`].
 const MAX_RECURSION: usize = 3_000;
 

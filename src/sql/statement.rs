@@ -11,6 +11,7 @@ use super::ast::{
 use super::dialect::StreamDialect;
 use super::errors::{self, STATEMENTS};
 use super::lexer::blocks::{self, Extracted};
+use super::lexer::within;
 use super::lexer::{self, Lexed, is_word, span_of, starts_with_words};
 use super::{MAX_RECURSION, query};
 use crate::error::{Error, Span, code, did_you_mean};
@@ -81,6 +82,7 @@ fn parse_tokens<T>(
     read: impl FnOnce(&mut StatementParser) -> Result<T, Error>,
 ) -> Result<T, Error> {
     let Extracted { tokens: kept, blocks, spans } = blocks::extract(tokens)?;
+    let kept = within::as_definition(kept)?;
     let dialect = StreamDialect::for_tokens(kept.len());
     let mut parser = StatementParser {
         parser: Parser::new(&dialect)

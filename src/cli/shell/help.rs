@@ -76,6 +76,18 @@ SELECT page, ts, late_reason, late_window_end, late_by FROM late_clicks LIMIT 5;
 DROP TABLE late_clicks;",
     },
     Topic {
+        name: "match_recognize",
+        about: "t MATCH_RECOGNIZE (…): rows that follow each other as PATTERN says; DEFINE says which row a variable takes,\n\
+                MEASURES what is given of a match, WITHIN how long it is at most.",
+        example: "\
+SELECT page, first_ms, last_ms, ended FROM clicks MATCH_RECOGNIZE (
+  PARTITION BY page ORDER BY ts
+  MEASURES A.ms AS first_ms, LAST(SLOWER.ms) AS last_ms, MATCH_ROWTIME() AS ended
+  ONE ROW PER MATCH AFTER MATCH SKIP PAST LAST ROW
+  PATTERN (A SLOWER{3}) WITHIN INTERVAL '1' MINUTE
+  DEFINE SLOWER AS ms > LAST(ms, 1));",
+    },
+    Topic {
         name: "session",
         about: "SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), gap): windows that rows make: a session of a key is over\n\
                 when no row of it has come for the gap.",

@@ -83,7 +83,7 @@ pub(crate) struct FormatOptions {
 }
 
 /// The names of all formats.
-pub(crate) fn names() -> [&'static str; 5] {
+pub(crate) fn names() -> [&'static str; KINDS.len()] {
     KINDS.map(|(name, _)| name)
 }
 

@@ -48,7 +48,7 @@ impl Connector for Nexmark {
         for column in column::physical(table) {
             Column::new(settings.kind, &column.name, &column.data_type)?;
         }
-        Ok(TableFacts { is_source: true, is_sink: false, bounded: settings.bounded, takes_changelog: false })
+        Ok(TableFacts::source(settings.bounded))
     }
 
     fn infer_schema(&self, options: &Options) -> Result<SchemaRef, Error> {
@@ -178,7 +178,7 @@ impl SplitReader for NexmarkSplit {
         let lines = Lines::From(self.given + 1);
         self.given += count;
         let rows = self.assembly.batch(columns, count as usize, &lines, &self.facts)?;
-        Ok(Read::Rows(SplitBatch { rows, lines, rejected: Vec::new() }))
+        Ok(Read::Rows(SplitBatch { rows, kinds: None, lines, rejected: Vec::new() }))
     }
 }
 

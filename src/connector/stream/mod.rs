@@ -312,7 +312,7 @@ impl Connector for Streams {
 
     fn check(&self, table: &Table) -> Result<TableFacts, Error> {
         let bounded = self.hub(&table.options)?.table().bounded;
-        Ok(TableFacts { is_source: true, is_sink: false, bounded, takes_changelog: false })
+        Ok(TableFacts::source(bounded))
     }
 
     fn infer_schema(&self, options: &Options) -> Result<SchemaRef, Error> {
@@ -436,7 +436,7 @@ impl StreamSplit {
         let lines = Lines::From(self.row + 1);
         self.row += rows.num_rows() as u64;
         let rows = self.assembly.batch(columns, rows.num_rows(), &lines, &self.facts)?;
-        Ok(Read::Rows(SplitBatch { rows, lines, rejected: Vec::new() }))
+        Ok(Read::Rows(SplitBatch { rows, kinds: None, lines, rejected: Vec::new() }))
     }
 
     /// Where the columns stand in rows, which may have them in another order than the table.

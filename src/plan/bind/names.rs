@@ -91,6 +91,10 @@ impl TreeRewriter for Collector {
         {
             self.alias(alias);
         }
+        if let TableFactor::MatchRecognize { measures, alias, .. } = factor {
+            measures.iter().for_each(|measure| self.given.add(&measure.alias.value));
+            alias.iter().for_each(|alias| self.alias(alias));
+        }
         self.relations.extend(bare_tables(factor).into_iter().map(|ident| ident.clone()));
         ControlFlow::Continue(())
     }

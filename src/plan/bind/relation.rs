@@ -17,6 +17,7 @@ use crate::error::{Error, Span, code};
 use crate::plan::diagnose::{carry, from_datafusion, from_sql_span};
 use crate::plan::emit;
 use crate::plan::late::{self, LateTarget};
+use crate::plan::pattern::{Clause, bind_pattern};
 use crate::plan::window::{WindowFunction, bind_window};
 use crate::sql::{BlockClauses, block_of_alias};
 
@@ -103,7 +104,34 @@ impl RelationPlanner for StreamRelations {
                 }
                 None => Ok(RelationPlanning::Original(Box::new(relation))),
             },
-            TableFactor::MatchRecognize { .. } => Err(unsupported("MATCH_RECOGNIZE", span)),
+            TableFactor::MatchRecognize {
+                table,
+                partition_by,
+                order_by,
+                measures,
+                rows_per_match,
+                after_match_skip,
+                pattern,
+                symbols,
+                alias,
+            } => {
+                let span = from_sql_span(table.span()).or(span);
+                let input = context.plan(*table)?;
+                let clause = Clause {
+                    partition_by,
+                    order_by,
+                    measures,
+                    rows_per_match,
+                    after_match_skip,
+                    pattern,
+                    symbols,
+                    span,
+                };
+                let aggregates = &self.session.functions.aggregates;
+                let is_aggregate = |name: &str| aggregates.contains_key(&name.to_lowercase());
+                let id = self.session.next_window();
+                planned(bind_pattern(clause, input, id, &is_aggregate, context).map_err(carry)?, alias)
+            }
             TableFactor::UNNEST { with_offset: false, with_ordinality: false, .. } => {
                 Ok(RelationPlanning::Original(Box::new(relation)))
             }

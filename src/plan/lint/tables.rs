@@ -132,6 +132,7 @@ fn frequent_value<'k>(
             | Operation::IntervalJoin(_)
             | Operation::Over(_)
             | Operation::TopN(_)
+            | Operation::MatchRecognize(_)
             | Operation::Union
             | Operation::Sort(_)
             | Operation::LateRows(_)

@@ -21,6 +21,7 @@ mod lookup_join;
 mod not_null;
 mod order;
 mod over;
+mod pattern;
 mod regular_join;
 mod relation;
 mod sink;
@@ -42,6 +43,7 @@ use super::bind::Session;
 use super::emit::EmitNode;
 use super::late::LateNode;
 use super::lint;
+use super::pattern::PatternNode;
 use super::places::Places;
 use super::{NodeId, Operation, PlanNode, RankLimit, StreamPlan, StreamProperties, WindowKind, WindowSpec};
 use crate::catalog::Table;
@@ -233,6 +235,8 @@ impl Lowering<'_> {
                     self.late_block(block, above)
                 } else if let Some(block) = node.downcast_ref::<EmitNode>() {
                     self.emit_block(block, above)
+                } else if let Some(pattern) = node.downcast_ref::<PatternNode>() {
+                    self.pattern(pattern, above)
                 } else {
                     self.window(extension, above)
                 }

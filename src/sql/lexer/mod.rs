@@ -3,6 +3,7 @@
 pub(super) mod blocks;
 mod depth;
 mod ending;
+pub(super) mod within;
 
 use std::ops::Range;
 
@@ -16,7 +17,7 @@ use super::errors;
 use crate::error::{Error, Span, code};
 
 /// Starts of names that this module uses itself.
-const OUR_NAMES: &[&str] = &["__block_", "__table", "__subquery"];
+const OUR_NAMES: &[&str] = &["__block_", "__table", "__subquery", "__within"];
 
 /// The tokens of a script.
 pub(super) struct Lexed {

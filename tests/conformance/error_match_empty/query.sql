@@ -1,0 +1,10 @@
+CREATE TABLE t (
+  ts TIMESTAMP(3), k STRING, p BIGINT,
+  WATERMARK FOR ts AS ts - INTERVAL '2' SECOND
+) WITH ('connector' = 'filesystem', 'path' = '${DATA}/t.ndjson', 'format' = 'json');
+
+SELECT * FROM t MATCH_RECOGNIZE (ORDER BY ts
+  MEASURES FIRST(A.p) AS a
+  ONE ROW PER MATCH
+  PATTERN (A*?)
+  DEFINE A AS A.p <= 3) AS m;

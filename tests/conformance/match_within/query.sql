@@ -1,0 +1,10 @@
+CREATE TABLE t (
+  ts TIMESTAMP(3), k STRING, p BIGINT,
+  WATERMARK FOR ts AS ts - INTERVAL '2' SECOND
+) WITH ('connector' = 'filesystem', 'path' = '${DATA}/t.ndjson', 'format' = 'json');
+
+SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts
+  MEASURES FIRST(A.ts) AS a, LAST(C.ts) AS c
+  ONE ROW PER MATCH AFTER MATCH SKIP PAST LAST ROW
+  PATTERN (A B* C) WITHIN INTERVAL '3' SECOND
+  DEFINE A AS A.p < 3, B AS B.p < 4, C AS C.p >= 4) AS m;
