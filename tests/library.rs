@@ -36,7 +36,8 @@ pub(crate) fn batch(rows: &[(i64, &str, i64)]) -> RecordBatch {
     let times = TimestampMillisecondArray::from_iter_values(rows.iter().map(|row| row.0));
     let keys = StringArray::from_iter_values(rows.iter().map(|row| row.1));
     let values = Int64Array::from_iter_values(rows.iter().map(|row| row.2));
-    RecordBatch::try_new(schema(), vec![Arc::new(times), Arc::new(keys), Arc::new(values)]).unwrap()
+    RecordBatch::try_new(schema(), vec![Arc::new(times), Arc::new(keys), Arc::new(values)])
+        .expect("three columns")
 }
 
 /// The table `s`, whose watermark is two seconds behind its rows.
@@ -57,7 +58,7 @@ pub(crate) fn lines(batch: &RecordBatch) -> Vec<String> {
     let columns: Vec<_> = batch
         .columns()
         .iter()
-        .map(|column| ArrayFormatter::try_new(column.as_ref(), &options).unwrap())
+        .map(|column| ArrayFormatter::try_new(column.as_ref(), &options).expect("a type with text"))
         .collect();
     let line = |row: usize| columns.iter().map(|column| column.value(row).to_string()).collect::<Vec<_>>();
     (0..batch.num_rows()).map(|row| line(row).join("|")).collect()

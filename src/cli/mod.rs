@@ -166,7 +166,12 @@ fn run_texts(texts: &[String], args: &RunArgs) -> Result<(), Stop> {
 
 /// Waits for the inserts that go on, and writes `--stats`, also of what has failed.
 fn finish(runner: &mut Runner, args: &RunArgs, ran: Result<(), Stop>) -> Result<(), Stop> {
-    let ran = ran.and_then(|()| runner.wait_for_background());
+    // What was drained ends in good order, also where statements are left.
+    let beside = match ran.is_ok() || interrupt::is_drained() {
+        true => runner.wait_for_background(),
+        false => Ok(()),
+    };
+    let ran = ran.and(beside);
     let written = match &args.stats {
         Some(path) => metrics::write_stats(path, runner.session.jobs()),
         None => Ok(()),

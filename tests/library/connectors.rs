@@ -75,7 +75,7 @@ impl SplitReader for Numbers {
         let number: ArrayRef = Arc::new(Int64Array::from(vec![self.next]));
         let twice: ArrayRef = Arc::new(Int64Array::from(vec![self.next * 2]));
         self.next += 1;
-        let rows = RecordBatch::try_from_iter([("n", number), ("twice", twice)]).unwrap();
+        let rows = RecordBatch::try_from_iter([("n", number), ("twice", twice)]).expect("two columns");
         Ok(Read::Rows(self.request.select(&rows, Lines::From(self.next as u64 - 1))?))
     }
 }
@@ -84,7 +84,7 @@ struct Writer(Shelf);
 
 impl Writer {
     fn note(&self, what: impl IntoIterator<Item = String>) {
-        self.0.written.lock().unwrap().extend(what);
+        self.0.written.lock().expect("nobody panicked").extend(what);
     }
 }
 
@@ -239,7 +239,8 @@ impl LineDecoder for Labels {
         let numbers: ArrayRef = Arc::new(Int64Array::from(numbers));
         let columns = self.schema.fields().iter().map(|_| numbers.clone()).collect();
         let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(count));
-        let rows = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options).unwrap();
+        let rows = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
+            .expect("the wanted columns");
         Ok(DecodedLines { rows, rejected })
     }
 }

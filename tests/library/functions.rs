@@ -25,7 +25,7 @@ fn function(
 }
 
 fn numbers(args: &[ColumnarValue]) -> Int64Array {
-    let array = ColumnarValue::values_to_arrays(args).unwrap().remove(0);
+    let array = ColumnarValue::values_to_arrays(args).expect("arrays").remove(0);
     array.as_primitive::<Int64Type>().clone()
 }
 

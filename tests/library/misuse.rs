@@ -15,7 +15,7 @@ fn of(columns: &[(&str, ArrayRef)]) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(
         columns.iter().map(|(name, column)| (*name, Arc::clone(column), true)),
     )
-    .unwrap()
+    .expect("columns of one length")
 }
 
 #[test]

@@ -100,7 +100,7 @@ const NOWHERE: &str = "CREATE TABLE nowhere (n BIGINT) WITH ('connector' = 'blac
 fn an_insert_that_does_not_end_runs_beside_the_prompt() {
     let (_folder, mut terminal) = shell();
     terminal.run(ENDLESS, "created table");
-    terminal.run(NOWHERE, "created table");
+    terminal.run(NOWHERE, "created table \"nowhere\"");
     terminal.run("INSERT INTO nowhere SELECT n FROM ticks;", "job 1 (nowhere) runs in the background");
     terminal.run("SHOW JOBS;", "| running |");
     terminal.run("DESCRIBE JOB nowhere;", "| Source(ticks)");
@@ -121,7 +121,7 @@ fn a_job_that_fails_is_told_above_what_is_typed() {
     let (folder, mut terminal) = shell();
     let file = folder.path().join("in.json");
     fs::write(&file, "{\"n\":1}\n").unwrap();
-    terminal.run(NOWHERE, "created table");
+    terminal.run(NOWHERE, "created table \"nowhere\"");
     terminal.run(
         "CREATE TABLE f (n BIGINT) WITH ('connector' = 'filesystem', 'path' = 'in.json', 'format' = 'json', \
          'source.monitor-interval' = '10 ms');",
@@ -143,7 +143,7 @@ fn a_job_that_fails_is_told_above_what_is_typed() {
 fn leaving_with_jobs_that_run_is_asked_twice() {
     let (_folder, mut terminal) = shell();
     terminal.run(ENDLESS, "created table");
-    terminal.run(NOWHERE, "created table");
+    terminal.run(NOWHERE, "created table \"nowhere\"");
     terminal.run("INSERT INTO nowhere SELECT n FROM ticks;", "job 1 (nowhere) runs in the background");
     terminal.press(CTRL_D);
     terminal.wait_for("the question", |screen| {
