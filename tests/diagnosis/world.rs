@@ -232,7 +232,7 @@ impl SplitReader for Split {
             }
         });
         let rows = RecordBatch::try_new(self.schema.clone(), columns.collect()).unwrap();
-        Ok(Read::Rows(SplitBatch { rows, lines: Lines::From(1), rejected: vec![] }))
+        Ok(Read::Rows(SplitBatch { rows, kinds: None, lines: Lines::From(1), rejected: vec![] }))
     }
 }
 
