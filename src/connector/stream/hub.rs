@@ -422,7 +422,8 @@ impl ReaderHandle {
     pub(super) fn next(&self, split: usize, wait: Duration) -> Given {
         let mut state = self.hub.state();
         let Some(mut place) = state.readers.iter().position(|reader| reader.id == self.id) else {
-            return Given::Event(Event::End);
+            // Its job is over: that is no end of the input.
+            return Given::Nothing;
         };
         state.readers[place].is_new = false;
         if state.readers[place].next[split] == state.splits[split].end()
@@ -434,7 +435,7 @@ impl ReaderHandle {
             state = waited.map_or_else(|poisoned| poisoned.into_inner().0, |(guard, _)| guard);
             // Others may have gone meanwhile.
             let found = state.readers.iter().position(|reader| reader.id == self.id);
-            let Some(found) = found else { return Given::Event(Event::End) };
+            let Some(found) = found else { return Given::Nothing };
             place = found;
         }
         if state.readers[place].cancel.is_cancelled() {
