@@ -105,7 +105,8 @@ fn an_insert_that_does_not_end_runs_beside_the_prompt() {
     terminal.run("SHOW JOBS;", "| running |");
     terminal.run("DESCRIBE JOB nowhere;", "| Source(ticks)");
     terminal.run("EXPLAIN WATERMARK nowhere;", "Sink(nowhere)");
-    terminal.run("SELECT name, state AS now FROM system.jobs;", "| nowhere | running |");
+    let shown = terminal.run("SELECT name AS who, state AS now FROM system.jobs;", "| who     | now     |");
+    assert!(shown.contains("| nowhere | running |"), "{shown}");
     terminal.press("\x0c");
     terminal.wait_for("an empty screen", |screen| !screen.contains("running"));
     terminal.run("STOP JOB nowhere WITH DRAIN;", "drained job 1 (nowhere): ");
@@ -151,7 +152,9 @@ fn leaving_with_jobs_that_run_is_asked_twice() {
     });
     // What is done in between counts: the question is asked again.
     terminal.run("SELECT 6 * 7 AS n;", "| 42 |");
-    terminal.press("\x0cquit\r");
+    terminal.press("\x0c");
+    terminal.wait_for("an empty screen", |screen| !screen.contains("leave once more"));
+    terminal.press("quit\r");
     terminal.wait_for("the question again", |screen| {
         screen.contains("still runs; leave once more") && last_line(screen) == "tidegate>"
     });

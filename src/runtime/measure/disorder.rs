@@ -2,10 +2,8 @@
 
 use std::sync::{Mutex, TryLockError};
 
-use arrow::buffer::{NullBuffer, ScalarBuffer};
-use hdrhistogram::Histogram;
-
 use super::super::channel::lock;
+use arrow::buffer::{NullBuffer, ScalarBuffer};
 
 /// The first rows of a split are all looked at, then one of [`STRIDE`].
 const ALL_ROWS: u64 = 65_536;
@@ -15,20 +13,75 @@ const MOST_PENDING: usize = 65_536;
 /// Shares of rows whose delay is told.
 const SHARES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
 
+const MS: u64 = 1_000;
+const SECOND: u64 = 1_000 * MS;
+const MINUTE: u64 = 60 * SECOND;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+/// Delays that a person would write, microseconds, growing.
+const DELAYS: [u64; 43] = [
+    1,
+    2,
+    5,
+    10,
+    20,
+    50,
+    100,
+    200,
+    500,
+    MS,
+    2 * MS,
+    5 * MS,
+    10 * MS,
+    20 * MS,
+    50 * MS,
+    100 * MS,
+    200 * MS,
+    500 * MS,
+    SECOND,
+    2 * SECOND,
+    5 * SECOND,
+    10 * SECOND,
+    15 * SECOND,
+    30 * SECOND,
+    MINUTE,
+    2 * MINUTE,
+    5 * MINUTE,
+    10 * MINUTE,
+    15 * MINUTE,
+    30 * MINUTE,
+    HOUR,
+    2 * HOUR,
+    3 * HOUR,
+    4 * HOUR,
+    6 * HOUR,
+    8 * HOUR,
+    12 * HOUR,
+    DAY,
+    2 * DAY,
+    3 * DAY,
+    5 * DAY,
+    7 * DAY,
+    14 * DAY,
+];
+
 /// Out-of-order times of the rows of a source.
 #[derive(Debug, Default)]
 pub(in crate::runtime) struct DisorderCell(Mutex<Seen>);
 
 #[derive(Debug)]
 struct Seen {
-    /// Microseconds behind the latest row of the split, of rows that are behind it.
-    behind: Histogram<u64>,
+    /// Rows behind the latest row of the split, by the shortest of [`DELAYS`] that is long enough; at last those
+    /// for which none is.
+    behind: [u64; DELAYS.len() + 1],
+    /// The furthest, microseconds.
+    furthest: u64,
     rows: u64,
 }
 
 impl Default for Seen {
     fn default() -> Self {
-        Self { behind: Histogram::new(2).expect("two digits are in range"), rows: 0 }
+        Self { behind: [0; DELAYS.len() + 1], furthest: 0, rows: 0 }
     }
 }
 
@@ -126,8 +179,8 @@ impl DisorderProbe {
         };
         seen.rows += std::mem::take(&mut self.looked_at);
         for behind in self.pending.drain(..) {
-            // It grows: every value has a place.
-            let _ = seen.behind.record(behind);
+            seen.furthest = seen.furthest.max(behind);
+            seen.behind[DELAYS.partition_point(|delay| *delay < behind)] += 1;
         }
     }
 }
@@ -153,44 +206,28 @@ pub struct DisorderStep {
     pub late_share: f64,
 }
 
-const SECOND: u64 = 1_000_000;
-const DAY: u64 = 86_400 * SECOND;
-/// Delays that a person would write: units in microseconds, and how many of each.
-const DELAYS: [(u64, &[u64]); 6] = [
-    (1, &[1, 2, 5, 10, 20, 50, 100, 200, 500]),
-    (1_000, &[1, 2, 5, 10, 20, 50, 100, 200, 500]),
-    (SECOND, &[1, 2, 5, 10, 15, 30]),
-    (60 * SECOND, &[1, 2, 5, 10, 15, 30]),
-    (3_600 * SECOND, &[1, 2, 3, 4, 6, 8, 12]),
-    (DAY, &[1, 2, 3, 5, 7, 14]),
-];
-
-/// The shortest delay that a person would write and that is not shorter.
-fn round_up(delay_us: u64) -> u64 {
-    if delay_us == 0 {
-        return 0;
-    }
-    let mut delays = DELAYS.iter().flat_map(|(unit, counts)| counts.iter().map(move |count| count * unit));
-    delays.find(|delay| *delay >= delay_us).unwrap_or_else(|| delay_us.div_ceil(DAY).saturating_mul(DAY))
-}
-
 impl DisorderCell {
     pub(in crate::runtime) fn read(&self) -> Disorder {
         let seen = lock(&self.0);
-        let out_of_order = seen.behind.len();
+        let out_of_order: u64 = seen.behind.iter().sum();
         let in_order = seen.rows.saturating_sub(out_of_order);
+        // Without a delay only the rows in order are in time, with the longest one all.
+        let longest = seen.furthest.div_ceil(DAY).saturating_mul(DAY);
+        let delays = std::iter::once(0).chain(DELAYS).chain([longest]);
+        let counts = std::iter::once(in_order).chain(seen.behind);
+        let in_time = counts.scan(0, |sum, count| {
+            *sum += count;
+            Some(*sum)
+        });
+        let curve: Vec<(u64, u64)> = delays.zip(in_time).collect();
         let mut steps: Vec<DisorderStep> = Vec::new();
         for share in SHARES.iter().filter(|_| seen.rows > 0) {
             let wanted = (seen.rows as f64 * share).ceil() as u64;
-            let delay_us = match wanted.saturating_sub(in_order) {
-                0 => 0,
-                behind => {
-                    let quantile = behind as f64 / out_of_order.max(1) as f64;
-                    round_up(seen.behind.value_at_quantile(quantile.min(1.0)))
-                }
+            let Some((delay_us, in_time)) = curve.iter().copied().find(|(_, in_time)| *in_time >= wanted)
+            else {
+                continue;
             };
-            let up_to = if delay_us == 0 { 0 } else { seen.behind.count_between(0, delay_us) };
-            let late_share = (out_of_order.saturating_sub(up_to)) as f64 / seen.rows as f64;
+            let late_share = seen.rows.saturating_sub(in_time) as f64 / seen.rows as f64;
             if steps.last().is_none_or(|last| last.delay_us < delay_us) {
                 steps.push(DisorderStep { delay_us, late_share });
             }
@@ -222,24 +259,22 @@ mod tests {
 
     #[test]
     fn delays_are_those_that_a_person_would_write() {
-        let hour = 3_600 * SECOND;
-        for (delay, written) in [
-            (0, 0),
+        assert!(DELAYS.is_sorted());
+        for (behind, written) in [
             (1, 1),
-            (3_001, 5_000),
+            (3_001, 5 * MS),
             (SECOND, SECOND),
             (SECOND + 1, 2 * SECOND),
-            (16 * SECOND, 30 * SECOND),
-            (31 * SECOND, 60 * SECOND),
-            (17_716_741_000, 6 * hour),
-            (13 * hour, DAY),
+            (30 * SECOND, 30 * SECOND),
+            (31 * SECOND, MINUTE),
+            (17_716_741_000, 6 * HOUR),
+            (13 * HOUR, DAY),
             (20 * DAY + 1, 21 * DAY),
         ] {
-            assert_eq!(round_up(delay), written, "{delay}");
+            let disorder = curve(&[&[behind as i64, 0]]);
+            let steps: Vec<_> = disorder.steps.iter().map(|step| (step.delay_us, step.late_share)).collect();
+            assert_eq!(steps, [(0, 0.5), (written, 0.0)], "{behind}");
         }
-        let lengths: Vec<u64> =
-            DELAYS.iter().flat_map(|(unit, counts)| counts.iter().map(move |count| count * unit)).collect();
-        assert!(lengths.is_sorted());
     }
 
     #[test]
