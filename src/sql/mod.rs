@@ -37,7 +37,7 @@
 //!
 //! **Block clauses** (`EMIT …`, `ALLOW LATENESS …`, `LATE ROWS INTO …`): a block that has some is
 //! wrapped as `SELECT * FROM (<block>) AS "__block_N"`, see [`Query`]. No name in a script may
-//! start with `__block_`, `__table`, `__subquery` or `__within`.
+//! start with `__block_`, `__table`, `__subquery`, `__value_` or `__within`.
 //!
 //! **Intervals** come out in a form that DataFusion plans: `leading_precision`, `last_field` and
 //! `fractional_seconds_precision` are never set. `INTERVAL '5' SECOND` stays as it is;

@@ -17,7 +17,7 @@ use super::errors;
 use crate::error::{Error, Span, code};
 
 /// Starts of names that this module uses itself.
-const OUR_NAMES: &[&str] = &["__block_", "__table", "__subquery", "__within"];
+const OUR_NAMES: &[&str] = &["__block_", "__table", "__subquery", "__value_", "__within"];
 
 /// The tokens of a script.
 pub(super) struct Lexed {
