@@ -436,7 +436,7 @@ pub enum AggregatePhase {
     /// Rows in, results out.
     Single,
     /// Rows in, per batch the accumulators' states of each slice out, before the exchange.
-    /// Output columns: those of [`local_schema`](super::local_schema).
+    /// Output columns: those of `plan::local_schema`.
     Local,
     /// States in (the output of `Local`), results out. `keys`, filters and arguments of this node
     /// are those of the local one and are not evaluated again.
