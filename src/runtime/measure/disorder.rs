@@ -64,6 +64,25 @@ const DELAYS: [u64; 43] = [
     7 * DAY,
     14 * DAY,
 ];
+/// For each number of bits the first of [`DELAYS`] that is no shorter than the least number that has so many.
+const FIRST_OF_BITS: [u8; 65] = {
+    let mut firsts = [0; 65];
+    let (mut bits, mut place) = (1, 0);
+    while bits <= 64 {
+        while place < DELAYS.len() && DELAYS[place] < 1 << (bits - 1) {
+            place += 1;
+        }
+        firsts[bits] = place as u8;
+        bits += 1;
+    }
+    firsts
+};
+
+/// The place of the shortest of [`DELAYS`] that is long enough; behind the last one if none is. Asked for many rows.
+fn place_of(behind: u64) -> usize {
+    let first = usize::from(FIRST_OF_BITS[(u64::BITS - behind.leading_zeros()) as usize]);
+    first + DELAYS[first..].iter().take_while(|delay| **delay < behind).count()
+}
 
 /// Out-of-order times of the rows of a source.
 #[derive(Debug, Default)]
@@ -180,7 +199,7 @@ impl DisorderProbe {
         seen.rows += std::mem::take(&mut self.looked_at);
         for behind in self.pending.drain(..) {
             seen.furthest = seen.furthest.max(behind);
-            seen.behind[DELAYS.partition_point(|delay| *delay < behind)] += 1;
+            seen.behind[place_of(behind)] += 1;
         }
     }
 }
@@ -260,6 +279,9 @@ mod tests {
     #[test]
     fn delays_are_those_that_a_person_would_write() {
         assert!(DELAYS.is_sorted());
+        for behind in DELAYS.iter().flat_map(|delay| [delay - 1, *delay, delay + 1]).chain([0, u64::MAX]) {
+            assert_eq!(place_of(behind), DELAYS.partition_point(|delay| *delay < behind), "{behind}");
+        }
         for (behind, written) in [
             (1, 1),
             (3_001, 5 * MS),
