@@ -165,6 +165,25 @@ fn a_job_has_the_name_that_the_session_gives() {
 }
 
 #[test]
+fn a_name_is_that_of_the_job_that_runs() {
+    let mut world = World::new();
+    let named = world.insert("SET 'pipeline.name' = 'counts'; INSERT INTO nowhere SELECT n FROM ticks");
+    // The name is that of later statements, too.
+    let statements = world.session.parse("test", "SELECT 1 AS one").unwrap();
+    let Outcome::Query(mut query) = world.session.execute(&statements[0]).unwrap() else { panic!() };
+    while query.next_batch().unwrap().is_some() {}
+    let later = query.job().clone();
+    query.finish().unwrap();
+    assert_eq!((later.name(), later.state()), ("counts", JobState::Finished));
+    assert_eq!(world.session.jobs().get("counts").unwrap().number(), named.number());
+    let stops = world.session.parse("test", "STOP JOB counts").unwrap();
+    world.session.execute(&stops[0]).unwrap();
+    assert_eq!(named.state(), JobState::Stopped);
+    // None of the name runs: the last one.
+    assert_eq!(world.session.jobs().get("counts").unwrap().number(), later.number());
+}
+
+#[test]
 fn a_query_has_a_job_that_others_can_end() {
     let mut world = World::new();
     let statements = world.session.parse("test", "SELECT n FROM ticks").unwrap();

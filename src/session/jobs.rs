@@ -214,11 +214,12 @@ impl Jobs {
         json!({ "jobs": self.status().into_iter().map(job).collect::<Vec<_>>() })
     }
 
-    /// The job of that number, or the last one of that name or that writes that table.
+    /// The job of that number, or the last one of that name or that writes that table; one that runs before
+    /// those that are over.
     pub fn get(&self, job: &str) -> Option<JobHandle> {
         let content = self.content();
-        let found = content.jobs.iter().rev().find(|other| other.is_called(job));
-        found.map(|job| job.handle.clone())
+        let found = place(&content.jobs, |other| other.is_called(job))?;
+        Some(content.jobs[found].handle.clone())
     }
 
     /// The job that a person names, and what is known of it now.
@@ -255,16 +256,16 @@ impl Jobs {
     /// The job that is meant.
     fn job(&self, key: Option<&Key>) -> Result<Job, Error> {
         let content = self.content();
-        let found = content.jobs.iter().rev().find(|job| job.is_meant_by(key)).cloned();
+        let found = of_key(&content.jobs, key).map(|place| content.jobs[place].clone());
         found.ok_or_else(|| no_job(key))
     }
 
-    /// The job of that number, or the last one that writes that table; without a key the last one that
-    /// does not only look at jobs.
+    /// The job of that number, or the last one that writes that table, one that runs first; without a key the last
+    /// one that does not only look at jobs.
     fn find(&self, key: Option<&Key>) -> Result<JobStatus, Error> {
         let mut content = self.content();
-        let found = content.jobs.iter_mut().rev().find(|job| job.is_meant_by(key)).map(status);
-        found.ok_or_else(|| no_job(key))
+        let found = of_key(&content.jobs, key);
+        found.map(|place| status(&mut content.jobs[place])).ok_or_else(|| no_job(key))
     }
 
     /// What a statement asks about a job. `over`: how long to look at it.
@@ -296,6 +297,20 @@ impl Jobs {
             Question::Analyze => return Err(Error::internal("session", "the job was not looked at")),
         })
     }
+}
+
+/// The job that a person means; without a key the last one.
+fn of_key(jobs: &[Job], key: Option<&Key>) -> Option<usize> {
+    match key {
+        Some(_) => place(jobs, |job| job.is_meant_by(key)),
+        None => jobs.iter().rposition(|job| job.is_meant_by(key)),
+    }
+}
+
+/// The last job that is meant and runs, else the last one: a name may have been given to later jobs, too.
+fn place(jobs: &[Job], is_meant: impl Fn(&Job) -> bool) -> Option<usize> {
+    let runs = jobs.iter().rposition(|job| is_meant(job) && !job.handle.state().is_over());
+    runs.or_else(|| jobs.iter().rposition(is_meant))
 }
 
 fn no_job(key: Option<&Key>) -> Error {
