@@ -140,6 +140,15 @@ fn only_the_shell_around_the_core_reads_a_clock() {
     });
 }
 
+/// What a task does next is the same in every run on a virtual clock.
+#[test]
+fn tasks_go_by_the_clock_of_their_job() {
+    forbid("a task reads a clock of its own", |source, line| {
+        source.path == Path::new("runtime/task.rs")
+            && ["Instant::now(", ".elapsed()"].iter().any(|clock| line.contains(clock))
+    });
+}
+
 #[test]
 fn every_queue_has_a_bound() {
     forbid("an unbounded channel", |_, line| {

@@ -28,7 +28,7 @@ use crate::plan::{
     AggregatePhase, Distribution, NodeId, Operation, PlanNode, SinkNode, SinkTarget, SourceNode, StreamPlan,
     WindowAggregateNode, WindowSource,
 };
-use crate::stream::{StreamBatch, StreamElement};
+use crate::stream::{StreamBatch, StreamElement, micros};
 
 /// The tasks of a plan, ready to run, and what a job reads from outside.
 pub(super) struct Graph {
@@ -687,9 +687,9 @@ impl Builder<'_> {
             rejects: draft.rejects,
             late_table: draft.late_table,
             reads_table: draft.reads_table,
-            progress: TaskProgress::default(),
+            progress: TaskProgress::new(now_us),
             timers: has_timers.then_some(clock),
-            flush_interval: self.options.buffer_timeout.max(Duration::from_millis(1)),
+            flush_interval_us: micros(self.options.buffer_timeout).max(1_000),
         });
     }
 }

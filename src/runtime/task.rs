@@ -157,7 +157,7 @@ pub(super) struct Task {
     pub(super) intake: Meter,
     /// Its input is a table, not other tasks: its watermarks are those that the rows gave.
     pub(super) reads_table: bool,
-    pub(super) flush_interval: Duration,
+    pub(super) flush_interval_us: i64,
     pub(super) progress: TaskProgress,
     /// The time of the operators that want to be woken; `None`: none of them does.
     pub(super) timers: Option<Arc<dyn Clock>>,
@@ -171,15 +171,17 @@ pub(super) struct Task {
 pub(super) struct TaskProgress {
     /// The last watermark of the merged input before its end.
     watermark: Option<Watermark>,
-    flushed: Instant,
+    /// By the job's clock.
+    flushed_us: i64,
     ended: bool,
     /// Those who take the late rows know that there are no more.
     is_closed: bool,
 }
 
-impl Default for TaskProgress {
-    fn default() -> Self {
-        Self { watermark: None, flushed: Instant::now(), ended: false, is_closed: false }
+impl TaskProgress {
+    /// Of a task that begins now.
+    pub(super) fn new(now_us: i64) -> Self {
+        Self { watermark: None, flushed_us: now_us, ended: false, is_closed: false }
     }
 }
 
@@ -248,20 +250,24 @@ impl Task {
         if self.cells.is_source {
             self.intake.gives(&element);
         }
-        let is_batch = arrived.is_some();
         let is_end = matches!(element, StreamElement::End);
         feed(&mut self.chain, &mut self.end, element)?;
         if is_end {
             // Nothing wakes an operator that has given what was left.
             self.timers = None;
         }
-        if let Some(arrived) = arrived {
-            self.emit_marker(arrived)?;
-        }
+        let Some(arrived) = arrived else {
+            self.progress.ended = self.stop_if_satisfied()?;
+            return Ok(());
+        };
+        // When markers and batches go on decides which of several subtasks is heard first: a job whose clock
+        // stands still must not depend on how fast this machine is.
+        let now_us = self.cells.clock.elapsed_us();
+        self.emit_marker(arrived, now_us)?;
         self.progress.ended = self.stop_if_satisfied()?;
-        if is_batch && self.progress.flushed.elapsed() >= self.flush_interval {
+        if now_us.saturating_sub(self.progress.flushed_us) >= self.flush_interval_us {
             self.end.flush()?;
-            self.progress.flushed = Instant::now();
+            self.progress.flushed_us = now_us;
         }
         Ok(())
     }
@@ -363,9 +369,9 @@ impl Task {
 
     /// Sends a marker behind rows that were read at `arrived`, if one is due. It was made when they
     /// were read, and what they wait for it waits for.
-    fn emit_marker(&mut self, arrived: Instant) -> Result<(), Error> {
+    fn emit_marker(&mut self, arrived: Instant, now_us: i64) -> Result<(), Error> {
         let Some(markers) = &mut self.markers else { return Ok(()) };
-        if !markers.clock.is_due(Instant::now()) {
+        if !markers.clock.is_due(now_us) {
             return Ok(());
         }
         let marker = LatencyMarker { source: markers.source, subtask: 0, made: arrived };

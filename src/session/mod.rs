@@ -31,7 +31,7 @@ use crate::error::{Error, Place, SourceText, Span, code};
 use crate::plan::{Lint, Planner, StreamPlan};
 use crate::runtime::{Job, JobClock, JobOptions, RunningJob};
 use crate::sql::{self, CreateTable, CreateView, Drop, Explain, Show, SpannedStatement, Statement};
-use crate::stream::Clock;
+use crate::stream::{Clock, micros};
 
 pub use job::{JobHandle, JobState, QueryHandle};
 use jobs::OwnJobs;
@@ -320,7 +320,7 @@ impl Session {
                 .with_time_zone(self.settings.time_zone().name())
                 .expect("the setting takes names of the tz database only")
                 .with_side_table_rows(self.settings.side_table_rows())
-                .with_state_ttl_us(i64::try_from(self.settings.state_ttl().as_micros()).unwrap_or(i64::MAX))
+                .with_state_ttl_us(micros(self.settings.state_ttl()))
         })
     }
 

@@ -4,6 +4,11 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+/// A length of time in microseconds; more than there can be are as many as there can be.
+pub(crate) fn micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
+}
+
 /// Tells the time.
 pub trait Clock: Send + Sync + Debug {
     /// Microseconds since 1970-01-01T00:00:00Z. May be set back or forth by whoever sets clocks.
@@ -25,7 +30,6 @@ impl Default for SystemClock {
 
 impl Clock for SystemClock {
     fn wall_us(&self) -> i64 {
-        let micros = |passed: Duration| i64::try_from(passed.as_micros()).unwrap_or(i64::MAX);
         match SystemTime::now().duration_since(UNIX_EPOCH) {
             Ok(after) => micros(after),
             Err(before) => -micros(before.duration()),
@@ -33,7 +37,7 @@ impl Clock for SystemClock {
     }
 
     fn elapsed_us(&self) -> i64 {
-        i64::try_from(self.0.elapsed().as_micros()).unwrap_or(i64::MAX)
+        micros(self.0.elapsed())
     }
 }
 
@@ -52,8 +56,7 @@ impl VirtualClock {
 
     /// Lets time pass.
     pub fn advance(&self, time: Duration) {
-        let time = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-        self.passed_us.fetch_add(time, Ordering::AcqRel);
+        self.passed_us.fetch_add(micros(time), Ordering::AcqRel);
     }
 }
 

@@ -8,6 +8,8 @@ mod fold;
 mod time;
 mod watermark;
 
+#[cfg(feature = "runtime")]
+pub(crate) use clock::micros;
 pub use clock::{Clock, SystemClock, VirtualClock};
 pub use element::{LatencyMarker, RowKind, RowKinds, StreamBatch, StreamElement, StreamStatus};
 pub use fold::Fold;

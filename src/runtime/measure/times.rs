@@ -90,6 +90,11 @@ impl TaskClock {
         Self { is_on: false, ..self }
     }
 
+    /// What the job's clock shows, also where nothing is measured.
+    pub(in crate::runtime) fn elapsed_us(&self) -> i64 {
+        self.clock.elapsed_us()
+    }
+
     pub(in crate::runtime) fn now_us(&self) -> i64 {
         if self.is_on { self.clock.elapsed_us() } else { 0 }
     }

@@ -25,7 +25,7 @@ use crate::operator::evaluate::evaluate;
 use crate::plan::{ExprRef, LateOutput, PlanNode, SourceNode, SourceWatermark};
 use crate::stream::{
     Clock, RowKind, RowKinds, RunningWatermark, StreamBatch, StreamElement, StreamStatus, Watermark,
-    event_times,
+    event_times, micros,
 };
 
 /// What all splits of a source have in common.
@@ -83,7 +83,7 @@ impl SourceShape {
                 .watermark
                 .as_ref()
                 .filter(|spec| spec.periodic)
-                .map(|_| i64::try_from(watermark_interval.as_micros()).unwrap_or(i64::MAX).max(1)),
+                .map(|_| micros(watermark_interval).max(1)),
             max_ahead_us: node.watermark.as_ref().and_then(|spec| spec.max_ahead_us),
             time,
             clock,
