@@ -1,4 +1,5 @@
-//! Keys of rows as bytes, and numbers for them.
+//! Keys of rows as bytes, and numbers for them that are given back: of keys that come and go, row by row. Groups of
+//! windows, which are thrown away whole, have [`super::group_keys`].
 
 use std::hash::BuildHasher;
 

@@ -11,6 +11,7 @@ pub(crate) mod evaluate;
 mod expiry;
 mod group_changes;
 mod group_keys;
+mod in_time;
 mod join;
 mod keys;
 pub(crate) mod late;

@@ -5,7 +5,8 @@
 //! into 128 bits together, one column of text or bytes; everything else is compared as encoded rows.
 //! Keys are as the caller gives them: it has made one zero and one NaN of all (`one_nan_and_zero`).
 //!
-//! Nothing here knows windows or aggregates, and no key is ever forgotten: a table is thrown away whole.
+//! Nothing here knows windows or aggregates, and no key is ever forgotten: a table is thrown away whole. Keys that
+//! come and go have [`super::keys`].
 
 mod bytes;
 mod encoded;

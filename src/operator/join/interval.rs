@@ -4,20 +4,20 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{Array, BooleanArray, UInt32Array};
-use arrow::compute::take_record_batch;
+use arrow::array::{Array, BooleanArray};
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 
 use super::padding::side_by_side;
 use crate::error::Error;
-use crate::operator::evaluate::{arrow_failure, evaluate_condition};
+use crate::operator::evaluate::evaluate_condition;
+use crate::operator::in_time::in_time;
 use crate::operator::keys::{KeyFormat, KeyNumbers};
-use crate::operator::late::{LateRows, Missed, Rejected};
+use crate::operator::late::LateRows;
 use crate::operator::store::RowStore;
 use crate::operator::{BATCH_ROWS, Operator, Output, StateSize};
 use crate::plan::{ExprRef, IntervalJoinNode, JoinKind};
-use crate::stream::{RunningWatermark, StreamBatch, Watermark, event_times};
+use crate::stream::{RunningWatermark, StreamBatch, Watermark};
 
 /// Joins rows as the watermark passes them, in the order of their times.
 ///
@@ -124,7 +124,6 @@ impl IntervalJoin {
             return Err(Error::internal("IntervalJoin", "the input is no stream of inserts"));
         }
         let side = &mut self.sides[input];
-        let (times, nulls) = event_times(batch.rows.column(side.time))?;
         let keys = side.keys.rows(&batch.rows)?;
         let key_nulls: Vec<_> = match self.null_is_equal {
             true => Vec::new(),
@@ -132,44 +131,23 @@ impl IntervalJoin {
                 side.key_columns.iter().filter_map(|key| batch.rows.column(*key).logical_nulls()).collect()
             }
         };
-        let (mut kept, mut places, mut rejected) = (Vec::new(), Vec::new(), Vec::new());
-        for (row, time) in times.iter().copied().enumerate() {
-            let running = batch.running.as_ref().map_or(i64::MIN, |running| running.values()[row]);
-            let watermark = running.max(self.watermark);
-            if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
-                out.counts.null_time += 1;
-                rejected.push(Rejected::without_time(row, watermark));
-            } else if time <= watermark {
-                out.counts.late += 1;
-                let late = Missed { window: None, by_us: watermark.saturating_sub(time) };
-                rejected.push(Rejected { row: row as u32, watermark, late: Some(late) });
-            } else {
-                let group = match key_nulls.iter().any(|nulls| nulls.is_null(row)) {
-                    true => ALONE,
-                    false => self.numbers.number(&keys, row),
-                };
-                if group != ALONE {
-                    let bound = self.numbers.bound();
-                    self.groups.resize_with(bound.max(self.groups.len()), Group::default);
-                    self.groups[group as usize].waiting += 1;
-                }
-                kept.push(row as u32);
-                places.push((time, group));
+        let (numbers, groups) = (&mut self.numbers, &mut self.groups);
+        let place = |row, time| {
+            if key_nulls.iter().any(|nulls| nulls.is_null(row)) {
+                return Some((time, ALONE));
             }
-        }
-        if let Some(late) = &self.late {
-            late[input].give(batch, &rejected, out)?;
-        }
-        if kept.is_empty() {
-            return Ok(());
-        }
-        self.arrived = self.arrived.max(Some(batch.arrived));
-        out.counts.held += kept.len() as u64;
-        let rows = match kept.len() == batch.num_rows() {
-            true => batch.rows.clone(),
-            false => take_record_batch(&batch.rows, &UInt32Array::from(kept))
-                .map_err(|error| arrow_failure(&error))?,
+            let group = numbers.number(&keys, row);
+            if groups.len() <= group as usize {
+                groups.resize_with(numbers.bound(), Group::default);
+            }
+            groups[group as usize].waiting += 1;
+            Some((time, group))
         };
+        let late = self.late.as_ref().map(|late| &late[input]);
+        let Some((rows, places)) = in_time(batch, side.time, self.watermark, late, out, place)? else {
+            return Ok(());
+        };
+        self.arrived = self.arrived.max(Some(batch.arrived));
         let slots = side.store.add(rows)?;
         side.met.resize(side.store.bound(), false);
         for (slot, (time, group)) in slots.into_iter().zip(places) {

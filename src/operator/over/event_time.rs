@@ -4,15 +4,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
 use arrow::array::{ArrayRef, AsArray, BooleanArray, UInt32Array};
-use arrow::compute::{filter_record_batch, take, take_record_batch};
+use arrow::compute::{filter_record_batch, take};
 use arrow::datatypes::{Int64Type, SchemaRef};
 use arrow::record_batch::RecordBatch;
 
 use super::compute::{Computer, Part, Work};
 use crate::error::Error;
 use crate::operator::evaluate::arrow_failure;
+use crate::operator::in_time::in_time;
 use crate::operator::keys::{KeyFormat, KeyNumbers};
-use crate::operator::late::{LateRows, Missed, Rejected};
+use crate::operator::late::LateRows;
 use crate::operator::store::RowStore;
 use crate::operator::{BATCH_ROWS, Operator, Output, StateSize};
 use crate::plan::{OverNode, RankLimit};
@@ -64,6 +65,14 @@ struct Due {
     group: u32,
 }
 
+/// Whether a group has all the rows that it gives, if its calls are one row number.
+fn is_full(computer: &Computer, limit: Option<RankLimit>, group: u32) -> bool {
+    limit.is_some_and(|limit| {
+        computer.is_row_number(limit.call)
+            && computer.progress(group).rows >= limit.most.max(0).unsigned_abs()
+    })
+}
+
 impl OverEventTime {
     pub(super) fn try_new(
         node: &OverNode,
@@ -93,56 +102,27 @@ impl OverEventTime {
         })
     }
 
-    /// Whether a group has all the rows that it gives, if its calls are one row number.
-    fn is_full(&self, group: u32) -> bool {
-        self.limit.is_some_and(|limit| {
-            self.computer.is_row_number(limit.call)
-                && self.computer.progress(group).rows >= limit.most.max(0).unsigned_abs()
-        })
-    }
-
     fn take(&mut self, batch: &StreamBatch, out: &mut Output) -> Result<(), Error> {
-        let (times, nulls) = event_times(batch.rows.column(self.time))?;
         let keys = self.keys.rows(&batch.rows)?;
-        let (mut kept, mut places, mut rejected) = (Vec::new(), Vec::new(), Vec::new());
-        for (row, time) in times.iter().copied().enumerate() {
-            let running = batch.running.as_ref().map_or(i64::MIN, |running| running.values()[row]);
-            let watermark = running.max(self.watermark);
-            if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
-                out.counts.null_time += 1;
-                rejected.push(Rejected::without_time(row, watermark));
-            } else if time <= watermark {
-                out.counts.late += 1;
-                let late = Missed { window: None, by_us: watermark.saturating_sub(time) };
-                rejected.push(Rejected { row: row as u32, watermark, late: Some(late) });
-            } else {
-                let group = self.numbers.number(&keys, row);
-                if self.groups.len() <= group as usize {
-                    self.groups.resize_with(self.numbers.bound(), Group::default);
-                    self.computer.grow(self.numbers.bound());
-                }
-                if self.is_full(group) {
-                    out.counts.filtered += 1;
-                    continue;
-                }
-                self.groups[group as usize].waiting += 1;
-                kept.push(row as u32);
-                places.push((time, group));
+        let (numbers, groups, computer) = (&mut self.numbers, &mut self.groups, &mut self.computer);
+        let limit = self.limit;
+        let place = |row, time| {
+            let group = numbers.number(&keys, row);
+            if groups.len() <= group as usize {
+                groups.resize_with(numbers.bound(), Group::default);
+                computer.grow(numbers.bound());
             }
-        }
-        if let Some(late) = &self.late {
-            late.give(batch, &rejected, out)?;
-        }
-        if kept.is_empty() {
-            return Ok(());
-        }
-        self.arrived = self.arrived.max(Some(batch.arrived));
-        out.counts.held += kept.len() as u64;
-        let rows = match kept.len() == batch.num_rows() {
-            true => batch.rows.clone(),
-            false => take_record_batch(&batch.rows, &UInt32Array::from(kept))
-                .map_err(|error| arrow_failure(&error))?,
+            if is_full(computer, limit, group) {
+                return None;
+            }
+            groups[group as usize].waiting += 1;
+            Some((time, group))
         };
+        let late = self.late.as_ref();
+        let Some((rows, places)) = in_time(batch, self.time, self.watermark, late, out, place)? else {
+            return Ok(());
+        };
+        self.arrived = self.arrived.max(Some(batch.arrived));
         for (slot, (time, group)) in self.store.add(rows)?.into_iter().zip(places) {
             self.held.insert((time, self.next_row), (slot, group));
             self.next_row += 1;

@@ -16,23 +16,23 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{ArrayRef, Int64Array, UInt32Array, new_empty_array};
-use arrow::compute::take_record_batch;
+use arrow::array::{ArrayRef, Int64Array, new_empty_array};
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion_common::ScalarValue;
 
 use self::attempt::{Attempt, Outcome, Pattern, Room};
 use self::conditions::{Conditions, Rows, Truth, ValueReader};
-use super::evaluate::{arrow_failure, evaluate, failure};
+use super::evaluate::{evaluate, failure};
+use super::in_time::in_time;
 use super::keys::{KeyFormat, KeyNumbers};
-use super::late::{LateRows, Missed, Rejected};
+use super::late::LateRows;
 use super::sort::{Ties, sort_indices};
 use super::store::RowStore;
 use super::{BATCH_ROWS, Operator, Output, StateSize};
 use crate::error::{Error, code};
 use crate::plan::{AfterMatch, MatchRecognizeNode};
-use crate::stream::{RunningWatermark, StreamBatch, Watermark, event_times};
+use crate::stream::{RunningWatermark, StreamBatch, Watermark};
 
 /// Gives a row for each match, when no row that may come can change it.
 ///
@@ -143,42 +143,21 @@ impl MatchRecognize {
     }
 
     fn take(&mut self, batch: &StreamBatch, out: &mut Output) -> Result<(), Error> {
-        let (times, nulls) = event_times(batch.rows.column(self.node.time))?;
         let keys = self.keys.rows(&batch.rows)?;
-        let (mut kept, mut places, mut rejected) = (Vec::new(), Vec::new(), Vec::new());
-        for (row, time) in times.iter().copied().enumerate() {
-            let running = batch.running.as_ref().map_or(i64::MIN, |running| running.values()[row]);
-            let watermark = running.max(self.watermark);
-            if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
-                out.counts.null_time += 1;
-                rejected.push(Rejected::without_time(row, watermark));
-            } else if time <= watermark {
-                out.counts.late += 1;
-                let late = Missed { window: None, by_us: watermark.saturating_sub(time) };
-                rejected.push(Rejected { row: row as u32, watermark, late: Some(late) });
-            } else {
-                let group = self.numbers.number(&keys, row);
-                if self.groups.len() <= group as usize {
-                    self.groups.resize_with(self.numbers.bound(), Group::default);
-                }
-                self.groups[group as usize].waiting += 1;
-                kept.push(row as u32);
-                places.push((time, group));
+        let (numbers, groups) = (&mut self.numbers, &mut self.groups);
+        let place = |row, time| {
+            let group = numbers.number(&keys, row);
+            if groups.len() <= group as usize {
+                groups.resize_with(numbers.bound(), Group::default);
             }
-        }
-        if let Some(late) = &self.late {
-            late.give(batch, &rejected, out)?;
-        }
-        if kept.is_empty() {
-            return Ok(());
-        }
-        self.arrived = self.arrived.max(Some(batch.arrived));
-        out.counts.held += kept.len() as u64;
-        let rows = match kept.len() == batch.num_rows() {
-            true => batch.rows.clone(),
-            false => take_record_batch(&batch.rows, &UInt32Array::from(kept))
-                .map_err(|error| arrow_failure(&error))?,
+            groups[group as usize].waiting += 1;
+            Some((time, group))
         };
+        let late = self.late.as_ref();
+        let Some((rows, places)) = in_time(batch, self.node.time, self.watermark, late, out, place)? else {
+            return Ok(());
+        };
+        self.arrived = self.arrived.max(Some(batch.arrived));
         let truths = self.conditions.of_rows(&rows);
         let slots = self.store.add(rows)?;
         self.truths.resize(self.store.bound(), Truth::default());
