@@ -346,7 +346,7 @@ fn with_within(factor: &mut TableFactor) -> Option<String> {
 }
 
 /// A table without anything but its name.
-fn plain_table(name: ObjectName) -> TableFactor {
+pub(crate) fn plain_table(name: ObjectName) -> TableFactor {
     TableFactor::Table {
         name,
         alias: None,

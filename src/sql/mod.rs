@@ -75,6 +75,7 @@ mod walk;
 use sqlparser::ast::{Expr, FunctionArguments, Ident, ObjectName, WindowType};
 
 pub use ast::*;
+pub(crate) use display::plain_table;
 #[doc(hidden)]
 pub use scan::{Piece, PieceKind, scan};
 pub use variables::Variables;

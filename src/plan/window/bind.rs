@@ -19,6 +19,7 @@ use crate::plan::bind::StreamTable;
 use crate::plan::diagnose::{from_datafusion, with_names};
 use crate::plan::window_text::duration;
 use crate::plan::{WindowKind, WindowSpec, sql_type_name};
+use crate::sql::plain_table;
 use crate::stream::TimeUnit;
 
 /// The node for a call of `function`. `span` is the call's place, `id` the window's number.
@@ -79,15 +80,15 @@ fn data_factor(function: WindowFunction, data: ast::Expr) -> Result<(TableFactor
                 };
                 match call.args {
                     FunctionArguments::Subquery(query) => Ok((derived(query), keys)),
-                    _ => Ok((table(call.name), keys)),
+                    _ => Ok((plain_table(call.name), keys)),
                 }
             }
             ast::Expr::Subquery(query) => Ok((derived(query), Vec::new())),
             other => data_factor(function, other),
         },
         ast::Expr::Subquery(query) => Ok((derived(query), Vec::new())),
-        ast::Expr::Identifier(ident) => Ok((table(object_name(vec![ident])), Vec::new())),
-        ast::Expr::CompoundIdentifier(parts) => Ok((table(object_name(parts)), Vec::new())),
+        ast::Expr::Identifier(ident) => Ok((plain_table(object_name(vec![ident])), Vec::new())),
+        ast::Expr::CompoundIdentifier(parts) => Ok((plain_table(object_name(parts)), Vec::new())),
         other => {
             let message =
                 format!("the first argument of {} must be a table or a query, not {other}", function.name());
@@ -98,21 +99,6 @@ fn data_factor(function: WindowFunction, data: ast::Expr) -> Result<(TableFactor
 
 fn object_name(parts: Vec<Ident>) -> ObjectName {
     ObjectName(parts.into_iter().map(ObjectNamePart::Identifier).collect())
-}
-
-fn table(name: ObjectName) -> TableFactor {
-    TableFactor::Table {
-        name,
-        alias: None,
-        args: None,
-        with_hints: Vec::new(),
-        version: None,
-        with_ordinality: false,
-        partitions: Vec::new(),
-        json_path: None,
-        sample: None,
-        index_hints: Vec::new(),
-    }
 }
 
 fn derived(subquery: Box<Query>) -> TableFactor {

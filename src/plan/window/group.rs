@@ -17,7 +17,7 @@ use super::{WINDOW_COLUMNS, WindowFunction};
 use crate::error::{Error, code};
 use crate::plan::diagnose::from_sql_span;
 use crate::sql::{SUBQUERY, TABLE};
-use crate::sql::{TreeRewriter, Walk, rewrite};
+use crate::sql::{TreeRewriter, Walk, plain_table, rewrite};
 
 /// Rewrites every select of `query` that groups by a window.
 ///
@@ -176,18 +176,11 @@ impl GroupWindow {
         } else {
             args.extend(given);
         }
-        Ok(TableFactor::Table {
-            name: self.call.name.clone(),
-            alias: None,
-            args: Some(TableFunctionArgs { args, settings: None }),
-            with_hints: Vec::new(),
-            version: None,
-            with_ordinality: false,
-            partitions: Vec::new(),
-            json_path: None,
-            sample: None,
-            index_hints: Vec::new(),
-        })
+        let mut table = plain_table(self.call.name.clone());
+        if let TableFactor::Table { args: called, .. } = &mut table {
+            *called = Some(TableFunctionArgs { args, settings: None });
+        }
+        Ok(table)
     }
 }
 
