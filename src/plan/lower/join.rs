@@ -29,8 +29,9 @@ impl Lowering<'_> {
             JoinType::Left => JoinKind::Left,
             JoinType::Right => JoinKind::Right,
             JoinType::Full => JoinKind::Full,
-            JoinType::LeftSemi if !join.null_aware => JoinKind::Semi,
-            JoinType::LeftAnti if !join.null_aware => JoinKind::Anti,
+            JoinType::LeftSemi => JoinKind::Semi,
+            // Of NULLs a condition above the join takes care.
+            JoinType::LeftAnti => JoinKind::Anti,
             _ => return Err(unsupported("a subquery of this kind").at(self.places.subquery)),
         };
         let below = Above { order: above.order, ..Above::default() };
