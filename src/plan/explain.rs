@@ -95,6 +95,7 @@ impl Operation {
             Self::Calc(_) => "Calc",
             Self::WindowRows(_) => "WindowRows",
             Self::WindowAggregate(_) => "WindowAggregate",
+            Self::Expand(_) => "Expand",
             Self::GroupChanges(_) => "GroupAggregate",
             Self::WindowChanges(_) => "WindowAggregate",
             Self::Normalize(_) => "Normalize",
@@ -134,6 +135,16 @@ pub(super) fn details(node: &PlanNode, input: Option<&Schema>) -> String {
             window(&rows.window, column_name(input, rows.time), &partition)
         }
         Operation::WindowAggregate(aggregate) => aggregate_details(aggregate, input),
+        Operation::Expand(expand) => {
+            let names = column_names(input, &expand.keys);
+            let set = |nulls: &Vec<bool>| {
+                let kept = names.iter().zip(nulls).filter(|(_, is_null)| !**is_null);
+                let kept: Vec<&str> = kept.map(|(name, _)| name.as_ref()).collect();
+                format!("({})", kept.join(", "))
+            };
+            let sets: Vec<String> = expand.sets.iter().map(set).collect();
+            format!("grouping sets [{}]", sets.join(", "))
+        }
         Operation::GroupChanges(group) => {
             let calls: Vec<String> = group.aggregates.iter().map(call).collect();
             let keys = column_names(input, &group.keys).join(", ");

@@ -33,6 +33,7 @@ mod places;
 mod registration;
 mod rewrite;
 mod stream_plan;
+mod subquery;
 #[cfg(test)]
 mod tests;
 mod text;

@@ -248,6 +248,7 @@ impl Builder<'_> {
             | Operation::TopN(_)
             | Operation::MatchRecognize(_)
             | Operation::Unnest(_)
+            | Operation::Expand(_)
             | Operation::GroupChanges(_)
             | Operation::WindowChanges(_)
             | Operation::Normalize(_) => {
