@@ -282,7 +282,9 @@ impl Lowering<'_> {
                 match name.as_str() {
                     "percent_rank" => OverFunction::PercentRank,
                     "cume_dist" => OverFunction::CumeDist,
-                    _ => OverFunction::Ntile { buckets: self.positive(params.args.first(), "NTILE", "buckets")? },
+                    _ => OverFunction::Ntile {
+                        buckets: self.positive(params.args.first(), "NTILE", "buckets")?,
+                    },
                 }
             }
             (WindowFunctionDefinition::WindowUDF(_), "nth_value") => {
@@ -330,7 +332,8 @@ impl Lowering<'_> {
             false => whole,
         };
         match &function {
-            OverFunction::Shift { ignores_nulls: true, .. } | OverFunction::Nth { ignores_nulls: true, .. } => {
+            OverFunction::Shift { ignores_nulls: true, .. }
+            | OverFunction::Nth { ignores_nulls: true, .. } => {
                 text.push_str(" IGNORE NULLS");
             }
             OverFunction::End { ignores_nulls: false, .. } => text.push_str(" RESPECT NULLS"),
