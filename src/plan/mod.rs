@@ -56,7 +56,7 @@ use crate::sql::{self, Statement};
 pub use bind::sql_type_name;
 #[cfg(feature = "runtime")]
 pub(crate) use function::{ExactSum, Finish, Finished, is_registered};
-pub use join_node::{IntervalJoinNode, LookupJoinNode, RegularJoinNode, TemporalJoinNode};
+pub use join_node::{Horizon, IntervalJoinNode, LookupJoinNode, RegularJoinNode, TemporalJoinNode};
 pub use late::LATE_COLUMNS;
 #[cfg(all(test, feature = "runtime"))]
 pub(crate) use late::late_columns as late_fields;

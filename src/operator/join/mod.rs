@@ -12,6 +12,7 @@ mod padding;
 mod regular;
 #[cfg(test)]
 mod regular_tests;
+mod slots;
 mod temporal;
 #[cfg(test)]
 mod temporal_tests;

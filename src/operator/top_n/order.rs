@@ -83,8 +83,12 @@ impl OrderKeys {
             let row = rows.row(row);
             bytes[..row.data().len()].copy_from_slice(row.data());
         }
-        let (words, _) = bytes.as_chunks::<8>();
-        [0, 1, 2].map(|word| u64::from_be_bytes(words[word]))
+        let word = |from: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[from..from + 8]);
+            u64::from_be_bytes(word)
+        };
+        [word(0), word(8), word(16)]
     }
 
     /// The key of a row.

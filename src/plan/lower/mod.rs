@@ -14,6 +14,7 @@ mod expression;
 mod first_rows;
 mod group_changes;
 mod grouping;
+mod horizon;
 mod interval_join;
 mod join;
 mod late;
