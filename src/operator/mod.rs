@@ -27,6 +27,7 @@ mod temporal_sort;
 mod testing;
 mod top_n;
 mod unnest;
+mod value_sets;
 mod window;
 mod window_changes;
 mod window_rows;

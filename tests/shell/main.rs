@@ -54,6 +54,17 @@ fn tab_completes_and_up_recalls() {
 }
 
 #[test]
+fn what_is_typed_ahead_waits_for_its_turn() {
+    let (_folder, mut terminal) = shell();
+    terminal.press(
+        "CREATE TEMPORARY VIEW v AS SELECT 40 AS n;\rSELECT n + 1 AS a FROM v;\rSELECT n + 2 AS b FROM v;\r",
+    );
+    let shown = terminal
+        .wait_for("the last row", |screen| screen.contains("| 42 |") && last_line(screen) == "tidegate>");
+    assert!(shown.contains("created view") && shown.contains("| 41 |"), "{shown}");
+}
+
+#[test]
 fn two_hundred_lines_are_pasted_at_once() {
     let (_folder, mut terminal) = shell();
     let mut script = String::new();

@@ -89,7 +89,7 @@ impl Aggregate {
             (Some(states), false) => states,
             // The least of different values is the least of all.
             (Some(states), true) if matches!(name, "min" | "max") => states,
-            (Some(states), true) => Box::new(Distinct::try_new(states, &types)?),
+            (Some(states), true) => Box::new(Distinct::try_new(states, &types[0])?),
             (None, _) => Box::new(AnyStates::new(Arc::clone(function), removes)),
         };
         Ok(Self { args, filter: call.filter.clone(), states })

@@ -15,6 +15,7 @@ mod regular_tests;
 mod temporal;
 #[cfg(test)]
 mod temporal_tests;
+mod waiting;
 mod window;
 
 pub(super) use interval::IntervalJoin;
