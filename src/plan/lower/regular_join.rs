@@ -15,7 +15,7 @@ use crate::stream::TimeUnit;
 pub(super) const UNTIMED: &str = "an outer join without time";
 
 impl Lowering<'_> {
-    /// Joins all rows: of bounded inputs at their end, of others whenever they come.
+    /// Joins all rows: of bounded inputs at their end, of others, and where rows can be forgotten, whenever they come.
     pub(super) fn regular_join(
         &mut self,
         join: &Join,
@@ -25,9 +25,9 @@ impl Lowering<'_> {
     ) -> Result<Lowered, Error> {
         let bounded = self.both(&inputs).0;
         let updating = inputs.each_ref().map(|input| self.plan.nodes[input.node].properties.updating);
-        let horizons = match bounded || updating != [false, false] {
-            true => [None; 2],
-            false => self.horizons(join, &inputs),
+        let horizons = match updating {
+            [false, false] => self.horizons(join, &inputs),
+            _ => [None; 2],
         };
         let pairs: Vec<&(Expr, Expr)> = join.on.iter().collect();
         let keys = self.join_keys(join, &pairs, &mut inputs)?;
@@ -40,7 +40,6 @@ impl Lowering<'_> {
         };
         let (schema, slots) = self.joined_columns(kind, &inputs);
         let null_is_equal = join.null_equality == NullEquality::NullEqualsNull;
-        let at_end = bounded && updating == [false, false];
         let by = |input: &Lowered| self.ttl(input.node);
         let ttl = match (by(&inputs[0]), by(&inputs[1])) {
             (Some(first), Some(second)) if [first, second].iter().all(|ttl| ttl.by != TtlClock::Clock) => {
@@ -50,6 +49,9 @@ impl Lowering<'_> {
             (None, _) => None,
         };
         let horizons = if ttl.is_none() { horizons } else { [None; 2] };
+        // Pairs are final as they are found: not all rows need to be kept for the end.
+        let forgets = kind == JoinKind::Inner && horizons != [None, None];
+        let at_end = bounded && updating == [false, false] && !forgets;
         let operation = match at_end {
             true => Operation::WindowJoin(Box::new(WindowJoinNode {
                 kind,
