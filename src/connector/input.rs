@@ -55,6 +55,7 @@ pub(crate) struct Input {
     reader: Box<dyn Read + Send>,
     /// More bytes may come later: what is there must be given on at once.
     pub(crate) is_stream: bool,
+    is_plain: bool,
     read: Arc<AtomicU64>,
 }
 
@@ -177,7 +178,8 @@ impl Input {
             }
             Compression::None | Compression::Auto => Box::new(source),
         };
-        Ok(Self { name: name.to_owned(), reader, is_stream, read })
+        let is_plain = matches!(compression, Compression::None | Compression::Auto);
+        Ok(Self { name: name.to_owned(), reader, is_stream, is_plain, read })
     }
 
     /// Reads some bytes; 0 at the end.
@@ -209,6 +211,10 @@ impl ByteSource for Input {
 
     fn waits(&self) -> bool {
         self.is_stream
+    }
+
+    fn is_plain_file(&self) -> bool {
+        self.is_plain && !self.is_stream
     }
 }
 

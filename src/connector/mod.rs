@@ -13,6 +13,7 @@ mod lines;
 mod memory;
 mod nexmark;
 mod options;
+mod ordered;
 mod print;
 mod pump;
 mod random;
@@ -21,6 +22,7 @@ mod stdio;
 pub(crate) mod stream;
 #[cfg(test)]
 mod testing;
+mod text_ahead;
 mod text_split;
 
 use std::collections::BTreeMap;
@@ -181,6 +183,11 @@ pub struct ReadRequest {
     pub key: Vec<String>,
     /// Most rows of a batch, ≥ 1; one more where an update has two.
     pub batch_rows: usize,
+    /// Threads that may decode what is read, ≥ 1: of all splits together, or of each where they are read one
+    /// after another.
+    pub threads: usize,
+    /// Splits are read one after another.
+    pub in_turn: bool,
     /// Set when the query is to stop; a reader that waits looks at it.
     pub cancel: CancelToken,
 }

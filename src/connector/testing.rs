@@ -46,6 +46,8 @@ pub(super) fn request(table: &Table) -> ReadRequest {
             })
             .collect(),
         batch_rows: 8192,
+        threads: 1,
+        in_turn: false,
         cancel: CancelToken::default(),
     }
 }
@@ -76,8 +78,13 @@ impl Everything {
 
 /// Reads a table of files to its end.
 pub(super) fn read(table: &Table, batch_rows: usize) -> Result<Everything, Error> {
+    read_by(table, batch_rows, 1)
+}
+
+/// The same by several threads.
+pub(super) fn read_by(table: &Table, batch_rows: usize, threads: usize) -> Result<Everything, Error> {
     Filesystem.check(table)?;
-    let request = ReadRequest { batch_rows, ..request(table) };
+    let request = ReadRequest { batch_rows, threads, ..request(table) };
     let mut out = Everything::default();
     for mut split in Filesystem.source(table, &request)?.splits()? {
         while let Some(batch) = split.next()?.rows() {

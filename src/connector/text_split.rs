@@ -2,11 +2,14 @@
 
 use super::assembly::{Assembly, SplitFacts};
 use super::format::{Decoder, FormatOptions, Rows, TextFormat};
+use super::text_ahead::{TextAhead, Worker};
 use super::{CancelToken, Read, ReadRequest, SplitBatch, SplitReader};
 use crate::error::{Error, code};
 
 const FIRST_BUFFER: usize = 256 << 10;
 const MAX_RECORD: usize = 1 << 30;
+/// A file is read ahead by several threads if at least so much of it follows its first batch.
+const WORTH_AHEAD: u64 = 1 << 20;
 
 /// Where the bytes of a split come from.
 pub(crate) trait ByteSource: Send {
@@ -21,6 +24,11 @@ pub(crate) trait ByteSource: Send {
 
     /// A read may wait: what is there must be given on before the next one.
     fn waits(&self) -> bool;
+
+    /// All bytes are those of a file that is there and has an end, as they stand in it.
+    fn is_plain_file(&self) -> bool {
+        false
+    }
 }
 
 /// What a read brought.
@@ -52,7 +60,12 @@ pub(crate) struct TextSplit {
     decoder: Decoder,
     /// A decoder for each text: it knows header and line.
     fresh: Box<dyn Fn() -> Decoder + Send>,
+    /// No rows, for each thread that decodes.
+    fresh_rows: Box<dyn Fn() -> Result<Rows, Error> + Send>,
     rows: Rows,
+    /// Threads that may decode it, and what they do once they are wanted.
+    threads: usize,
+    ahead: Option<TextAhead>,
     cancel: CancelToken,
     input: State,
     buffer: Vec<u8>,
@@ -96,7 +109,11 @@ impl TextSplit {
     ) -> Result<Self, Error> {
         let assembly = Assembly::new(request);
         let schema = std::sync::Arc::clone(assembly.physical());
-        let rows = Rows::new(&facts.path, &schema, options.rules, options.on_error, request.batch_rows)?;
+        let (rules, on_error, batch_rows) = (options.rules, options.on_error, request.batch_rows);
+        let fresh_rows = {
+            let (path, schema) = (facts.path.clone(), std::sync::Arc::clone(&schema));
+            Box::new(move || Rows::new(&path, &schema, rules, on_error, batch_rows))
+        };
         let (format, path, table) = (format.clone(), facts.path.clone(), table.to_vec());
         let key = request.key.clone();
         let fresh = Box::new(move || Decoder::new(&format, &path, &table, &schema, &key));
@@ -105,7 +122,10 @@ impl TextSplit {
             assembly,
             decoder: fresh(),
             fresh,
-            rows,
+            rows: fresh_rows()?,
+            fresh_rows,
+            threads: 1,
+            ahead: None,
             cancel: request.cancel.clone(),
             input: State::Unopened(open),
             buffer: Vec::new(),
@@ -133,12 +153,37 @@ impl TextSplit {
         self
     }
 
+    /// The same, decoded by up to so many threads where it is a large file.
+    pub(crate) fn with_threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
     fn take(&mut self) -> Result<Read, Error> {
-        let rows = self.rows.len();
-        let kinds = self.rows.take_kinds();
-        let (columns, lines, rejected) = self.rows.take()?;
-        let rows = self.assembly.batch(columns, rows, &lines, &self.facts)?;
-        Ok(Read::Rows(SplitBatch { rows, lines, rejected, kinds }))
+        taken(&mut self.rows, &self.assembly, &self.facts).map(Read::Rows)
+    }
+
+    /// Lets several threads decode what follows the first batch, if that is worth it.
+    fn look_ahead(&mut self) -> Result<(), Error> {
+        let State::Open(input) = &self.input else { return Ok(()) };
+        let used = input.bytes_read().saturating_sub((self.end - self.start) as u64);
+        let left = self.facts.size.map_or(0, |size| size.saturating_sub(used));
+        let threads = std::mem::replace(&mut self.threads, 1);
+        if threads < 2 || self.grows || !input.is_plain_file() || left < WORTH_AHEAD {
+            return Ok(());
+        }
+        let State::Open(input) = std::mem::replace(&mut self.input, State::Read) else { return Ok(()) };
+        let worker = |_| {
+            let (assembly, facts) = (self.assembly.clone(), self.facts.clone());
+            Ok(Worker { decoder: self.decoder.clone(), rows: (self.fresh_rows)()?, assembly, facts })
+        };
+        let workers = (0..threads).map(worker).collect::<Result<Vec<_>, Error>>()?;
+        let rest = &self.buffer[self.start..self.end];
+        let batch_bytes = usize::try_from(used).unwrap_or(usize::MAX);
+        self.ahead = Some(TextAhead::start(input, rest, batch_bytes, self.max_record, workers)?);
+        self.buffer = Vec::new();
+        (self.start, self.end) = (0, 0);
+        Ok(())
     }
 
     /// The rows at hand; `otherwise` if there are none.
@@ -220,11 +265,7 @@ impl TextSplit {
             return Ok(false);
         }
         if !self.drops_long {
-            return Err(Error::run(
-                code::MALFORMED,
-                format!("{}: a line is longer than {MAX_RECORD} bytes", self.facts.path),
-            )
-            .hint("Check that the file is of this format, and not compressed in an unknown way."));
+            return Err(too_long(&self.facts.path));
         }
         let why = format!("the line is longer than {} bytes", self.max_record);
         self.rows.reject_cut_off(self.decoder.line(), &self.buffer[self.start..self.end], &why);
@@ -232,6 +273,21 @@ impl TextSplit {
         self.input = State::Read;
         Ok(true)
     }
+}
+
+/// The rows at hand as a batch.
+pub(super) fn taken(rows: &mut Rows, assembly: &Assembly, facts: &SplitFacts) -> Result<SplitBatch, Error> {
+    let count = rows.len();
+    let kinds = rows.take_kinds();
+    let (columns, lines, rejected) = rows.take()?;
+    let rows = assembly.batch(columns, count, &lines, facts)?;
+    Ok(SplitBatch { rows, lines, rejected, kinds })
+}
+
+/// A record without an end.
+pub(super) fn too_long(split: &str) -> Error {
+    Error::run(code::MALFORMED, format!("{split}: a line is longer than {MAX_RECORD} bytes"))
+        .hint("Check that the file is of this format, and not compressed in an unknown way.")
 }
 
 impl SplitReader for TextSplit {
@@ -244,6 +300,11 @@ impl SplitReader for TextSplit {
             if self.cancel.is_cancelled() {
                 return Err(Error::interrupted());
             }
+            if let Some(ahead) = &mut self.ahead {
+                let read = ahead.next();
+                self.bytes_read = ahead.bytes_read();
+                return read;
+            }
             let is_last = matches!(self.input, State::Read);
             self.decode(is_last || self.text_ends)?;
             if is_last {
@@ -251,6 +312,9 @@ impl SplitReader for TextSplit {
             }
             let gives_at_once = matches!(&self.input, State::Open(input) if input.waits());
             if self.rows.is_full() || (gives_at_once && !self.rows.is_empty()) {
+                if self.threads > 1 {
+                    self.look_ahead()?;
+                }
                 return self.take();
             }
             if is_last {

@@ -23,6 +23,7 @@ mod function_names;
 mod join_node;
 mod json;
 mod late;
+mod latest;
 mod lint;
 mod local_schema;
 mod lower;

@@ -129,6 +129,22 @@ fn an_insert_that_does_not_end_runs_beside_the_prompt() {
 }
 
 #[test]
+fn a_shell_that_is_terminated_drains_its_jobs() {
+    let (folder, mut terminal) = shell();
+    terminal.run(ENDLESS, "created table");
+    let sink = "CREATE TABLE out (n BIGINT) WITH ('path' = 'out.json', 'format' = 'json');";
+    terminal.run(sink, "created table \"out\"");
+    terminal.run("INSERT INTO out SELECT n FROM ticks;", "job 1 (out) runs in the background");
+    terminal.terminate();
+    assert_eq!(terminal.ended(), 0);
+    // The file is whole: it has its name, and nothing is left beside it.
+    let names =
+        fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let left: Vec<String> = names.filter(|name| name.contains("out")).collect();
+    assert_eq!(left, ["out.json"]);
+}
+
+#[test]
 fn a_job_that_fails_is_told_above_what_is_typed() {
     let (folder, mut terminal) = shell();
     let file = folder.path().join("in.json");

@@ -116,7 +116,7 @@ impl FollowedFiles {
                 }
                 self.fresh.remove(&id);
                 lock(&self.known).files.insert(id, 0);
-                found.push(self.files.split(file)?);
+                found.push(self.files.split(file, 1)?);
             } else {
                 let mut known = lock(&self.known);
                 known.files.insert(id, 0);

@@ -9,6 +9,8 @@
 //! only with `'sink.overwrite' = 'true'`. Files appear whole, when the query is done, or not at all.
 //! Pipes and devices are written as rows come.
 
+#[cfg(test)]
+mod ahead_tests;
 mod coerce;
 #[cfg(test)]
 mod csv_tests;
@@ -226,12 +228,16 @@ struct FileSource {
 
 impl Source for FileSource {
     fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Error> {
-        find_files(&self.settings.path)?.into_iter().map(|file| self.split(file)).collect()
+        let files = find_files(&self.settings.path)?;
+        let at_once = if self.request.in_turn { 1 } else { files.len().max(1) };
+        let threads = self.request.threads / at_once;
+        files.into_iter().map(|file| self.split(file, threads)).collect()
     }
 }
 
 impl FileSource {
-    fn split(&self, file: FoundFile) -> Result<Box<dyn SplitReader>, Error> {
+    /// `threads`: that may decode it.
+    fn split(&self, file: FoundFile, threads: usize) -> Result<Box<dyn SplitReader>, Error> {
         if self.settings.format.text.is_none() {
             return Ok(Box::new(parquet_split::ParquetSplit::new(file.path, file.facts, &self.request)));
         }
@@ -243,7 +249,7 @@ impl FileSource {
         } else {
             Box::new(move || Ok(Box::new(open()?) as Box<dyn ByteSource>))
         };
-        Ok(Box::new(self.text_split(file.facts, open)?))
+        Ok(Box::new(self.text_split(file.facts, open)?.with_threads(threads)))
     }
 
     /// A split of the table's text format.

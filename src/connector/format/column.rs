@@ -16,7 +16,7 @@ use chrono::{LocalResult, Offset, TimeZone};
 
 use super::base64;
 use super::number::{NumberFault, parse_decimal, parse_double, parse_float, parse_integer};
-use super::time_text::{parse_date, parse_time, parse_timestamp, ticks};
+use super::time_text::{LastDay, parse_date, parse_time, parse_timestamp_after, ticks};
 
 /// Why a value does not fit its column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub(crate) enum Values {
     Date(Vec<i32>),
     Time32(Vec<i32>, TimeUnit),
     Time64(Vec<i64>, TimeUnit),
-    Timestamp { values: Vec<i64>, unit: TimeUnit, zone: ZoneOf },
+    Timestamp { values: Vec<i64>, unit: TimeUnit, zone: ZoneOf, last_day: LastDay },
     List { offsets: Vec<i32>, item: Box<Column> },
     Map { offsets: Vec<i32>, key: Box<Column>, value: Box<Column> },
     Row(Vec<Column>),
@@ -111,6 +111,7 @@ impl Bytes {
     }
 
     /// Ends a value whose bytes are in `data` already.
+    #[inline]
     fn close(&mut self) -> Result<(), Fault> {
         match i32::try_from(self.data.len()) {
             Ok(end) => {
@@ -122,6 +123,13 @@ impl Bytes {
                 Err(Fault::OutOfRange)
             }
         }
+    }
+
+    /// Appends a value.
+    #[inline]
+    pub(crate) fn push(&mut self, value: &[u8]) -> Result<(), Fault> {
+        self.data.extend_from_slice(value);
+        self.close()
     }
 
     fn truncate(&mut self, len: usize) {
@@ -168,7 +176,8 @@ impl Column {
                     Some("UTC" | "+00:00" | "Z") => Zone::Utc,
                     Some(name) => Zone::Named(name.parse().ok()?),
                 };
-                Values::Timestamp { values: Vec::new(), unit: *unit, zone: ZoneOf(zone) }
+                let (values, last_day) = (Vec::new(), LastDay::default());
+                Values::Timestamp { values, unit: *unit, zone: ZoneOf(zone), last_day }
             }
             DataType::List(item) => {
                 Values::List { offsets: vec![0], item: Box::new(Self::new(Arc::clone(item), rules)?) }
@@ -283,9 +292,19 @@ impl Column {
     }
 
     /// Ends a value whose parts were appended to `values` already.
+    #[inline]
     pub(crate) fn close_value(&mut self) {
         self.nulls.append_non_null();
         self.len += 1;
+    }
+
+    /// Appends a BIGINT; any other column is left alone.
+    #[inline]
+    pub(crate) fn append_integer(&mut self, value: i64) {
+        if let Values::Int64(values) = &mut self.values {
+            values.push(value);
+            self.close_value();
+        }
     }
 
     /// Appends a value from its text, by the column's type. A STRING takes the text as it is.
@@ -294,15 +313,12 @@ impl Column {
     #[inline]
     pub(crate) fn append_text(&mut self, text: &[u8]) -> Result<(), Fault> {
         match &mut self.values {
-            Values::Text(bytes) => {
-                bytes.data.extend_from_slice(text);
-                bytes.close()?;
-            }
+            Values::Text(bytes) => bytes.push(text)?,
             Values::Int64(values) => values.push(parse_integer(text.trim_ascii())?),
             Values::Int32(values) => values.push(narrow(text)?),
             Values::Float64(values) => values.push(parse_double(text.trim_ascii())?),
-            Values::Timestamp { values, unit, zone } => {
-                values.push(timestamp(text, *unit, zone.0, self.rules)?);
+            Values::Timestamp { values, unit, zone, last_day } => {
+                values.push(timestamp(text, *unit, zone.0, self.rules, last_day)?);
             }
             _ => self.append_rare_text(text)?,
         }
@@ -358,8 +374,7 @@ impl Column {
         let (Values::Text(bytes) | Values::Bytes(bytes)) = &mut self.values else {
             return Err(Fault::NotOfType);
         };
-        bytes.data.extend_from_slice(value);
-        bytes.close()?;
+        bytes.push(value)?;
         self.close_value();
         Ok(())
     }
@@ -474,8 +489,15 @@ fn timestamps(
     }
 }
 
-fn timestamp(text: &[u8], unit: TimeUnit, zone: Zone, rules: TimeRules) -> Result<i64, Fault> {
-    let Some(mut reading) = parse_timestamp(text) else { return epoch(text, unit, rules) };
+#[inline]
+fn timestamp(
+    text: &[u8],
+    unit: TimeUnit,
+    zone: Zone,
+    rules: TimeRules,
+    last_day: &mut LastDay,
+) -> Result<i64, Fault> {
+    let Some(mut reading) = parse_timestamp_after(text, last_day) else { return epoch(text, unit, rules) };
     if rules.separator.is_some_and(|separator| reading.separator != separator) {
         return Err(Fault::NotOfType);
     }

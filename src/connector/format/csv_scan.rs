@@ -36,7 +36,7 @@ enum State {
 }
 
 /// Scans one record after another.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct CsvScanner {
     syntax: CsvSyntax,
     state: State,
@@ -192,6 +192,33 @@ impl CsvScanner {
         self.fields.push(Field { end: trimmed, ..self.field });
         (end + 1).min(data.len())
     }
+}
+
+/// Where the field that begins at `at` ends, in lines without quotes and escapes; the end of `data` if nothing
+/// ends it.
+#[inline]
+pub(super) fn plain_field_end(data: &[u8], mut at: usize, delimiter: u8) -> usize {
+    const LOW_BITS: u64 = 0x0101_0101_0101_0101;
+    // The lowest mark is right; above it a byte may be marked wrongly.
+    let zeros = |word: u64| word.wrapping_sub(LOW_BITS) & !word & 0x8080_8080_8080_8080;
+    let (ends, delimiters) = (LOW_BITS * u64::from(b'\n'), LOW_BITS * u64::from(delimiter));
+    let marks = |word: u64| zeros(word ^ ends) | zeros(word ^ delimiters);
+    while let Some(chunk) = data.get(at..at + 32) {
+        let (words, _) = chunk.as_chunks::<8>();
+        if words.iter().fold(0, |found, word| found | marks(u64::from_le_bytes(*word))) != 0 {
+            break;
+        }
+        at += 32;
+    }
+    while let Some(chunk) = data.get(at..at + 8) {
+        let found = marks(u64::from_le_bytes(chunk.try_into().expect("the slice has 8 bytes")));
+        if found != 0 {
+            return at + (found.trailing_zeros() / 8) as usize;
+        }
+        at += 8;
+    }
+    let rest = &data[at.min(data.len())..];
+    at + memchr2(delimiter, b'\n', rest).unwrap_or(rest.len())
 }
 
 /// Appends a field's value with doubled quotes and escapes resolved.

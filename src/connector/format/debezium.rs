@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::stream::RowKind;
 
 /// Decodes lines of changes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct DebeziumReader {
     json: JsonReader,
     is_wrapped: Option<bool>,

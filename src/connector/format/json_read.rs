@@ -3,6 +3,7 @@
 //! Only the requested columns are decoded; what lies between is checked and skipped. Keys are
 //! matched by their place in the line before, then by name: exactly, or else without regard to the
 //! case of ASCII letters (SQL folds names that are not quoted). Of equal keys the last one counts.
+//! A line that looks like the ones before is read by their [`Template`], as far as it does.
 //!
 //! Leniency, as Flink has it: a text that holds a number fits a number; a number, boolean, object or
 //! array fits a STRING as its JSON text. Not as Flink: nothing is cut to fit an integer type.
@@ -11,21 +12,38 @@ use arrow::datatypes::DataType;
 
 use super::column::{Column, Fault, Values};
 use super::json_scan::{Cursor, SyntaxFault, compact, unescape};
+use super::json_template::{SeenValue, Template, Walk};
 use super::rows::{RowFault, Rows, shorten};
 use crate::error::Error;
 
 /// Decodes lines of JSON.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct JsonReader {
     names: Vec<Vec<u8>>,
     order: Vec<KeyGuess>,
     filled: Vec<Filled>,
     scratch: Scratch,
     fail_on_missing: bool,
+    template: Option<Template>,
+    /// Lines in a row that were not as the template has them.
+    strays: u32,
+    /// The values of the line that is read, for a template.
+    seen: Vec<SeenValue>,
+}
+
+/// Where the reading of a line begins.
+#[derive(Debug, Clone, Copy, Default)]
+struct Begin {
+    /// Bytes that were read already, whole values.
+    at: usize,
+    /// These values.
+    values: usize,
+    /// The line is to become the template.
+    learns: bool,
 }
 
 /// The key that stood at some place of the line before, and the column it meant.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct KeyGuess {
     raw: Vec<u8>,
     target: Option<(usize, Filled)>,
@@ -33,20 +51,20 @@ struct KeyGuess {
 
 /// How a column got its value in this row. A better match is never replaced by a worse one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Filled {
+pub(super) enum Filled {
     No,
     ByFoldedName,
     ByName,
 }
 
 /// Memory for texts that don't stand in the line as they are.
-#[derive(Debug, Default)]
-struct Scratch {
+#[derive(Debug, Clone, Default)]
+pub(super) struct Scratch {
     text: Vec<u8>,
 }
 
 /// Why a value could not be decoded.
-enum ValueFault {
+pub(super) enum ValueFault {
     Syntax(SyntaxFault),
     /// The value in this range of the line does not fit; `path` leads to it inside the column.
     Misfit {
@@ -66,13 +84,101 @@ impl From<SyntaxFault> for ValueFault {
 
 /// Places of keys remembered per line; lines with more keys look the rest up by name.
 const MAX_GUESSES: usize = 1_024;
+/// So many lines in a row that are not as the template has them make a new one.
+const MAX_STRAYS: u32 = 2;
 
 impl JsonReader {
     /// A reader for the columns of these names.
     pub(crate) fn new<'a>(names: impl Iterator<Item = &'a str>, fail_on_missing: bool) -> Self {
         let names: Vec<_> = names.map(|name| name.as_bytes().to_vec()).collect();
         let filled = vec![Filled::No; names.len()];
-        Self { names, order: Vec::new(), filled, scratch: Scratch::default(), fail_on_missing }
+        Self {
+            names,
+            order: Vec::new(),
+            filled,
+            scratch: Scratch::default(),
+            fail_on_missing,
+            template: None,
+            strays: MAX_STRAYS,
+            seen: Vec::new(),
+        }
+    }
+
+    /// Decodes the line at the start of `data`; its length with its end. `data` ends with a line end.
+    /// `is_text`: it is known to be valid UTF-8.
+    ///
+    /// # Errors
+    /// `F002` under the policy `fail`.
+    #[inline]
+    pub(crate) fn next_line(
+        &mut self,
+        data: &[u8],
+        is_text: bool,
+        number: u64,
+        rows: &mut Rows,
+    ) -> Result<usize, Error> {
+        let mut begin = Begin::default();
+        if is_text && let Some(template) = &self.template {
+            let row = rows.len();
+            match template.walk(data, row, rows.columns(), &mut self.scratch) {
+                Walk::Whole(length) => {
+                    self.strays = 0;
+                    rows.end_row(number, length - 1);
+                    return Ok(length);
+                }
+                Walk::Until { at, values } => (begin.at, begin.values) = (at, values),
+            }
+        }
+        let end = memchr::memchr(b'\n', data).unwrap_or(data.len());
+        self.stray_line(&data[..end], begin, is_text, number, rows)?;
+        Ok(end + 1)
+    }
+
+    /// Decodes a line that is not as the template has it.
+    fn stray_line(
+        &mut self,
+        line: &[u8],
+        begin: Begin,
+        is_text: bool,
+        number: u64,
+        rows: &mut Rows,
+    ) -> Result<(), Error> {
+        if !is_text || line.iter().all(u8::is_ascii_whitespace) {
+            return self.line(line, number, rows);
+        }
+        self.strays = self.strays.saturating_add(1);
+        let learns = self.strays > MAX_STRAYS;
+        let begin = match learns {
+            // What the template took is taken again, to be seen in full.
+            true => {
+                let row = rows.len();
+                rows.columns().iter_mut().for_each(|column| column.truncate(row));
+                Begin { learns, ..Begin::default() }
+            }
+            false => begin,
+        };
+        match self.fields(line, begin, rows.len(), None, rows) {
+            Ok(()) => {
+                rows.end_row(number, line.len());
+                if learns {
+                    self.learn(line);
+                }
+                Ok(())
+            }
+            Err(fault) => rows.reject(number, line, fault),
+        }
+    }
+
+    /// Makes a line that was read in full the template, if each column has one value at most.
+    fn learn(&mut self, line: &[u8]) {
+        self.strays = 0;
+        let targets = || self.seen.iter().filter_map(|value| value.target.map(|(column, _)| column));
+        let mut is_filled = vec![false; self.names.len()];
+        let is_plain = targets().all(|column| !std::mem::replace(&mut is_filled[column], true));
+        let lacking = is_filled.iter().enumerate().filter(|(_, is_filled)| !**is_filled);
+        let lacking = lacking.map(|(column, _)| column).collect();
+        let is_useful = is_plain && self.seen.len() <= MAX_GUESSES;
+        self.template = is_useful.then(|| Template::of(line, &self.seen, lacking)).flatten();
     }
 
     /// Decodes a line, without its end. Blank lines are no rows.
@@ -104,22 +210,46 @@ impl JsonReader {
         if let Err(error) = std::str::from_utf8(line) {
             return Err(RowFault::broken(format!("byte {}: not UTF-8", error.valid_up_to() + 1)));
         }
+        self.fields(line, Begin::default(), row, may_lack, rows)
+    }
+
+    /// Appends the fields of an object from `begin` on. `line` is valid UTF-8.
+    fn fields(
+        &mut self,
+        line: &[u8],
+        begin: Begin,
+        row: usize,
+        may_lack: Option<&[bool]>,
+        rows: &mut Rows,
+    ) -> Result<(), RowFault> {
         let nulls_misfits = rows.nulls_misfits();
         let columns = rows.columns();
         self.filled.fill(Filled::No);
-        let mut cursor = Cursor::new(line);
+        self.seen.clear();
+        let mut cursor = Cursor { text: line, at: begin.at };
         let syntax = |fault: SyntaxFault| broken(line, fault);
-        cursor.skip_whitespace();
-        cursor.expect(b'{', "a JSON object").map_err(syntax)?;
-        cursor.skip_whitespace();
-        let mut place = 0;
-        if cursor.peek() == b'}' {
-            cursor.at += 1;
+        let mut place = begin.values;
+        let mut is_open = true;
+        if place == 0 {
+            cursor.skip_whitespace();
+            cursor.expect(b'{', "a JSON object").map_err(syntax)?;
+            cursor.skip_whitespace();
+            if cursor.peek() == b'}' {
+                cursor.at += 1;
+                is_open = false;
+            }
         } else {
+            for (column, how) in self.template.iter().flat_map(|template| template.targets(place)) {
+                self.filled[column] = how;
+            }
+            is_open = next_field(&mut cursor).map_err(syntax)?;
+        }
+        if is_open {
             loop {
                 let key = cursor.key().map_err(syntax)?;
                 let target = self.target(place, key.raw, key.has_escapes);
                 place += 1;
+                let start = cursor.at;
                 match target {
                     Some((index, how)) if how >= self.filled[index] => {
                         let column = &mut columns[index];
@@ -127,7 +257,6 @@ impl JsonReader {
                             column.truncate(row);
                         }
                         self.filled[index] = how;
-                        let start = cursor.at;
                         match decode(column, &mut cursor, &mut self.scratch) {
                             Ok(()) => {}
                             Err(ValueFault::Syntax(fault)) => return Err(syntax(fault)),
@@ -152,22 +281,11 @@ impl JsonReader {
                         cursor.skip_value().map_err(syntax)?;
                     }
                 }
-                cursor.skip_whitespace();
-                match cursor.peek() {
-                    b',' => {
-                        cursor.at += 1;
-                        cursor.skip_whitespace();
-                    }
-                    b'}' => {
-                        cursor.at += 1;
-                        break;
-                    }
-                    _ => {
-                        return Err(syntax(SyntaxFault {
-                            at: cursor.at,
-                            expected: "a comma or the end of the object",
-                        }));
-                    }
+                if begin.learns {
+                    self.seen.push(SeenValue { start, end: cursor.at, target });
+                }
+                if !next_field(&mut cursor).map_err(syntax)? {
+                    break;
                 }
             }
         }
@@ -227,6 +345,24 @@ impl JsonReader {
     }
 }
 
+/// Goes from the end of a field's value to its next key, or past the end of the object: whether there is one.
+#[inline]
+fn next_field(cursor: &mut Cursor<'_>) -> Result<bool, SyntaxFault> {
+    cursor.skip_whitespace();
+    match cursor.peek() {
+        b',' => {
+            cursor.at += 1;
+            cursor.skip_whitespace();
+            Ok(true)
+        }
+        b'}' => {
+            cursor.at += 1;
+            Ok(false)
+        }
+        _ => cursor.fault("a comma or the end of the object"),
+    }
+}
+
 /// Appends a value from a text that holds JSON: nested values in formats that are flat.
 pub(super) fn append_json(column: &mut Column, text: &[u8]) -> Result<(), Fault> {
     let mut cursor = Cursor::new(text.trim_ascii());
@@ -247,7 +383,11 @@ fn match_name<'a>(key: &[u8], names: impl Iterator<Item = &'a [u8]> + Clone) -> 
 
 /// Decodes the value at the cursor into the column. On an error the column may hold parts of it.
 #[inline]
-fn decode(column: &mut Column, cursor: &mut Cursor<'_>, scratch: &mut Scratch) -> Result<(), ValueFault> {
+pub(super) fn decode(
+    column: &mut Column,
+    cursor: &mut Cursor<'_>,
+    scratch: &mut Scratch,
+) -> Result<(), ValueFault> {
     let start = cursor.at;
     let result = match cursor.peek() {
         b'n' => {

@@ -39,6 +39,37 @@ fn specials(word: u64) -> u64 {
     quote | backslash | control
 }
 
+/// Where the next quote, backslash or control character stands, from `at` on; the end if there is none.
+#[inline]
+fn special_at(text: &[u8], mut at: usize) -> usize {
+    // Four words at once as long as there is none.
+    while let Some(chunk) = text.get(at..at + 32) {
+        let (words, _) = chunk.as_chunks::<8>();
+        if words.iter().fold(0, |marks, word| marks | specials(u64::from_le_bytes(*word))) != 0 {
+            break;
+        }
+        at += 32;
+    }
+    while let Some(chunk) = text.get(at..at + 8) {
+        let word = u64::from_le_bytes(chunk.try_into().expect("the slice has 8 bytes"));
+        let marks = specials(word);
+        if marks != 0 {
+            return at + (marks.trailing_zeros() / 8) as usize;
+        }
+        at += 8;
+    }
+    let is_special = |byte: &u8| matches!(byte, b'"' | b'\\') || *byte < 0x20;
+    let rest = &text[at.min(text.len())..];
+    at + rest.iter().position(is_special).unwrap_or(rest.len())
+}
+
+/// The place of the closing quote of a string without escapes whose inside begins at `at`.
+#[inline]
+pub(super) fn plain_end(text: &[u8], at: usize) -> Option<usize> {
+    let end = special_at(text, at);
+    (text.get(end) == Some(&b'"')).then_some(end)
+}
+
 impl<'a> Cursor<'a> {
     pub(crate) fn new(text: &'a [u8]) -> Self {
         Self { text, at: 0 }
@@ -98,21 +129,7 @@ impl<'a> Cursor<'a> {
     /// Goes to the next quote, backslash, control character, or the end.
     #[inline]
     fn skip_plain(&mut self) {
-        while let Some(chunk) = self.text.get(self.at..self.at + 8) {
-            let word = u64::from_le_bytes(chunk.try_into().expect("the slice has 8 bytes"));
-            let marks = specials(word);
-            if marks != 0 {
-                self.at += (marks.trailing_zeros() / 8) as usize;
-                return;
-            }
-            self.at += 8;
-        }
-        while let Some(byte) = self.text.get(self.at) {
-            if matches!(byte, b'"' | b'\\') || *byte < 0x20 {
-                return;
-            }
-            self.at += 1;
-        }
+        self.at = special_at(self.text, self.at);
     }
 
     /// Checks an escape; the cursor stands on its backslash.

@@ -31,6 +31,7 @@ mod encoder;
 mod infer;
 mod json_read;
 mod json_scan;
+mod json_template;
 mod json_write;
 mod number;
 pub(crate) mod options;

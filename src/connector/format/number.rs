@@ -9,6 +9,47 @@ pub(crate) enum NumberFault {
     OutOfRange,
 }
 
+/// Digits in a row, as a number, and where they end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Digits {
+    pub(crate) value: u64,
+    pub(crate) end: usize,
+}
+
+/// The digits that stand at `at`; `None` if there are none, or more than 16.
+#[inline]
+pub(crate) fn digits_at(data: &[u8], at: usize) -> Option<Digits> {
+    let (high, count) = up_to_eight_digits(data, at);
+    if count < 8 {
+        return (count > 0).then_some(Digits { value: high, end: at + count });
+    }
+    let (low, count) = up_to_eight_digits(data, at + 8);
+    let end = at + 8 + count;
+    let is_longer = count == 8 && data.get(end).is_some_and(u8::is_ascii_digit);
+    const SHIFTS: [u64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
+    (!is_longer).then(|| Digits { value: high * SHIFTS[count] + low, end })
+}
+
+/// The number that the digits at `at` are, and how many they are; of more than eight the first eight.
+#[inline]
+fn up_to_eight_digits(data: &[u8], at: usize) -> (u64, usize) {
+    let Some(window) = data.get(at..at + 8) else {
+        let digits = data[at.min(data.len())..].iter().take_while(|byte| byte.is_ascii_digit());
+        return digits.fold((0, 0), |(value, count), byte| (value * 10 + u64::from(byte - b'0'), count + 1));
+    };
+    let word = u64::from_le_bytes(window.try_into().expect("the slice has 8 bytes"));
+    let digits = word ^ 0x3030_3030_3030_3030;
+    // Of the bytes that are no digits only the lowest is found for sure, and only that one counts.
+    let others = (digits.wrapping_add(0x7676_7676_7676_7676) | digits) & 0x8080_8080_8080_8080;
+    let count = (others.trailing_zeros() / 8) as usize;
+    // As eight digits with zeros in front; then pairs, fours and all eight in one step each.
+    let padded = digits.checked_shl(64 - 8 * count as u32).unwrap_or(0);
+    let pairs = padded.wrapping_mul(10).wrapping_add(padded >> 8);
+    let high = (pairs & 0x0000_00ff_0000_00ff).wrapping_mul(0x000f_4240_0000_0064);
+    let low = ((pairs >> 16) & 0x0000_00ff_0000_00ff).wrapping_mul(0x0000_2710_0000_0001);
+    (high.wrapping_add(low) >> 32, count)
+}
+
 /// A whole number. A fraction or exponent is fine where the value is whole: `1e2`, `3.0`.
 pub(crate) fn parse_integer(text: &[u8]) -> Result<i64, NumberFault> {
     let (negative, digits) = match text {
@@ -256,6 +297,18 @@ mod tests {
             let expected = value.to_string();
             prop_assert_eq!(&out, expected.as_bytes());
             prop_assert_eq!(parse_integer(&out), Ok(value));
+        }
+
+        #[test]
+        fn digits_in_a_row(text in "[0-9]{0,20}[^0-9]{0,3}[0-9]{0,9}") {
+            let count = text.bytes().take_while(u8::is_ascii_digit).count();
+            let expected = (1..=16)
+                .contains(&count)
+                .then(|| Digits { value: text[..count].parse().unwrap(), end: count });
+            prop_assert_eq!(digits_at(text.as_bytes(), 0), expected);
+            let behind = format!("ab{text}");
+            let expected = expected.map(|digits| Digits { end: count + 2, ..digits });
+            prop_assert_eq!(digits_at(behind.as_bytes(), 2), expected);
         }
 
         #[test]

@@ -24,7 +24,7 @@ pub(crate) enum TextFormat {
 }
 
 /// Decodes the text of one split. Knows the number of the line it is in.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Decoder {
     format: Reader,
     split: String,
@@ -32,9 +32,18 @@ pub(crate) struct Decoder {
     started: bool,
     /// Bytes of an unfinished line that are known to have no line end.
     searched: usize,
+    checked: Checked,
 }
 
-#[derive(Debug)]
+/// The first bytes of what is to be decoded, which were looked at.
+#[derive(Debug, Clone, Copy, Default)]
+struct Checked {
+    bytes: usize,
+    /// They are whole lines of valid UTF-8.
+    is_text: bool,
+}
+
+#[derive(Debug, Clone)]
 enum Reader {
     Json(JsonReader),
     Debezium(DebeziumReader),
@@ -48,6 +57,30 @@ impl Decoder {
     /// The number of the line that comes next.
     pub(crate) fn line(&self) -> u64 {
         self.line
+    }
+
+    /// What a person knows the split by.
+    pub(crate) fn split(&self) -> &str {
+        &self.split
+    }
+
+    /// Goes on with other records of the same text, the first of them at this line.
+    pub(crate) fn go_on_at(&mut self, line: u64) {
+        self.line = line;
+        (self.searched, self.checked) = (0, Checked::default());
+        if let Reader::Csv(reader) = &mut self.format {
+            reader.go_on();
+        }
+    }
+
+    /// Where the last whole record of `data` ends, which begins with one; 0 if none does.
+    pub(crate) fn end_of_records(&self, data: &[u8]) -> usize {
+        match &self.format {
+            Reader::Csv(reader) => reader.end_of_records(data),
+            Reader::Json(_) | Reader::Debezium(_) | Reader::Raw { .. } => {
+                memchr::memrchr(b'\n', data).map_or(0, |end| end + 1)
+            }
+        }
     }
 
     /// Whether a record without a line end can be told to be whole.
@@ -79,7 +112,14 @@ impl Decoder {
                 Reader::Raw { is_text }
             }
         };
-        Self { format, split: split.to_owned(), line: 1, started: false, searched: 0 }
+        Self {
+            format,
+            split: split.to_owned(),
+            line: 1,
+            started: false,
+            searched: 0,
+            checked: Checked::default(),
+        }
     }
 
     /// Decodes complete records until the batch is full; the number of bytes used.
@@ -102,9 +142,43 @@ impl Decoder {
         let data = &data[mark..];
         let used = match &mut self.format {
             Reader::Csv(reader) => reader.feed(data, is_last, &mut self.line, rows, &self.split)?,
+            Reader::Json(_) => self.feed_json(data, is_last, rows)?,
             _ => self.feed_lines(data, is_last, rows)?,
         };
         Ok(mark + used)
+    }
+
+    /// Lines of JSON: what has a line end is checked to be UTF-8 at once, and lines end where their values do.
+    fn feed_json(&mut self, data: &[u8], is_last: bool, rows: &mut Rows) -> Result<usize, Error> {
+        let Reader::Json(reader) = &mut self.format else { return Ok(0) };
+        let whole = match memchr::memrchr(b'\n', &data[self.searched..]) {
+            Some(end) => self.searched + end + 1,
+            None => {
+                self.searched = data.len();
+                0
+            }
+        };
+        let mut used = 0;
+        while used < whole && !rows.is_full() {
+            if used == self.checked.bytes {
+                let is_text = std::str::from_utf8(&data[used..whole]).is_ok();
+                self.checked = Checked { bytes: whole, is_text };
+            }
+            let until = self.checked.bytes;
+            let length = reader.next_line(&data[used..until], self.checked.is_text, self.line, rows)?;
+            self.line += 1;
+            used += length;
+        }
+        if used > 0 {
+            self.searched = 0;
+        }
+        self.checked.bytes -= used;
+        if is_last && used == whole && used < data.len() && !rows.is_full() {
+            reader.line(&data[used..], self.line, rows)?;
+            self.line += 1;
+            (self.searched, used) = (0, data.len());
+        }
+        Ok(used)
     }
 
     fn feed_lines(&mut self, data: &[u8], is_last: bool, rows: &mut Rows) -> Result<usize, Error> {
@@ -124,12 +198,11 @@ impl Decoder {
             self.line += 1;
             used = next;
             match &mut self.format {
-                Reader::Json(reader) => reader.line(line, number, rows)?,
                 Reader::Debezium(reader) => reader.line(line, number, rows)?,
                 Reader::Raw { is_text } => {
                     raw::read_line(line.strip_suffix(b"\r").unwrap_or(line), number, *is_text, rows)?;
                 }
-                Reader::Csv(_) => {}
+                Reader::Json(_) | Reader::Csv(_) => {}
             }
         }
         Ok(used)

@@ -33,11 +33,17 @@ pub(crate) fn ticks(unit: TimeUnit) -> i64 {
 
 impl ClockReading {
     /// The reading in `unit`, rounded down; `None` if it does not fit.
+    #[inline]
     pub(crate) fn in_unit(self, unit: TimeUnit) -> Option<i64> {
-        let ticks = ticks(unit);
-        let fraction = i64::from(self.nanos) / (1_000_000_000 / ticks);
+        // Constants of each unit: a division by what is not known takes long.
+        let fraction = match unit {
+            TimeUnit::Second => 0,
+            TimeUnit::Millisecond => self.nanos / 1_000_000,
+            TimeUnit::Microsecond => self.nanos / 1_000,
+            TimeUnit::Nanosecond => self.nanos,
+        };
         // Before 1970 the product alone can be out of range where the sum is not.
-        let value = i128::from(self.seconds) * i128::from(ticks) + i128::from(fraction);
+        let value = i128::from(self.seconds) * i128::from(ticks(unit)) + i128::from(fraction);
         i64::try_from(value).ok()
     }
 }
@@ -152,6 +158,74 @@ fn offset(text: &[u8]) -> Option<i32> {
         },
     };
     (hour <= 18 && minute <= 59).then_some(sign * (hour * 3_600 + minute * 60) as i32)
+}
+
+/// The day that was read last. Times that follow one another are of the same day most often.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LastDay {
+    text: [u8; 10],
+    days: i64,
+}
+
+impl Default for LastDay {
+    fn default() -> Self {
+        Self { text: *b"1970-01-01", days: 0 }
+    }
+}
+
+/// [`parse_timestamp`], faster for the usual form: `2024-05-01 09:00:01`, with a fraction and `Z` or without.
+#[inline]
+pub(crate) fn parse_timestamp_after(text: &[u8], last: &mut LastDay) -> Option<ClockReading> {
+    usual_timestamp(text, last).or_else(|| parse_timestamp(text))
+}
+
+#[inline]
+fn usual_timestamp(text: &[u8], last: &mut LastDay) -> Option<ClockReading> {
+    let (date, rest) = text.split_first_chunk::<10>()?;
+    let (separator, rest) = rest.split_first().filter(|(byte, _)| matches!(byte, b' ' | b'T'))?;
+    let (clock, rest) = rest.split_first_chunk::<8>()?;
+    let seconds = clock_seconds(*clock)?;
+    let (fraction, offset) = match rest {
+        [fraction @ .., b'Z'] => (fraction, Some(0)),
+        fraction => (fraction, None),
+    };
+    let nanos = match fraction {
+        [] => 0,
+        [b'.', digits @ ..] if (1..=9).contains(&digits.len()) => {
+            let mut value = 0;
+            for byte in digits {
+                let digit = u32::from(byte.wrapping_sub(b'0'));
+                if digit > 9 {
+                    return None;
+                }
+                value = value * 10 + digit;
+            }
+            const SHIFTS: [u32; 10] =
+                [0, 100_000_000, 10_000_000, 1_000_000, 100_000, 10_000, 1_000, 100, 10, 1];
+            value * SHIFTS[digits.len()]
+        }
+        _ => return None,
+    };
+    if *date != last.text {
+        let (days, []) = date_prefix(date)? else { return None };
+        *last = LastDay { text: *date, days };
+    }
+    let seconds = last.days * 86_400 + i64::from(seconds);
+    Some(ClockReading { seconds, nanos, offset, separator: *separator })
+}
+
+/// The seconds of `09:00:01`, all eight bytes at once.
+#[inline]
+fn clock_seconds(clock: [u8; 8]) -> Option<u32> {
+    let parts = u64::from_le_bytes(clock) ^ u64::from_le_bytes(*b"00:00:00");
+    // A digit is at most 9 and a colon 0 now: what is more sets the high bit of its byte.
+    let others = (parts.wrapping_add(0x7676_7f76_767f_7676) | parts) & 0x8080_8080_8080_8080;
+    if others != 0 {
+        return None;
+    }
+    let pairs = parts * 10 + (parts >> 8);
+    let [hour, minute, second] = [0, 24, 48].map(|shift| (pairs >> shift) as u32 & 0xff);
+    (hour <= 23 && minute <= 59 && second <= 59).then_some(hour * 3_600 + minute * 60 + second)
 }
 
 /// A timestamp; `None` if it is none. See the module.
@@ -270,6 +344,16 @@ mod tests {
     }
 
     #[test]
+    fn the_usual_form() {
+        let mut last = LastDay::default();
+        for text in ["2024-05-01 09:00:01", "2024-05-01T09:00:01.5", "2024-05-01 09:00:01.123456789Z"] {
+            let usual = usual_timestamp(text.as_bytes(), &mut last);
+            assert_eq!(usual, parse_timestamp(text.as_bytes()), "{text}");
+            assert!(usual.is_some(), "{text}");
+        }
+    }
+
+    #[test]
     fn texts_of_a_time() {
         let second = 1_714_554_001_000;
         assert_eq!(millis("2024-05-01 09:00:01"), Some(second));
@@ -356,6 +440,24 @@ mod tests {
             let date = NaiveDate::from_num_days_from_ce_opt((days + 719_163) as i32).unwrap();
             prop_assert_eq!((year, month, day), (i64::from(date.year()), date.month(), date.day()));
             prop_assert_eq!(days_from_civil(year, month, day), days);
+        }
+
+        #[test]
+        fn the_usual_form_is_read_like_any_other(
+            time in "(2024|1969|0000|9999)-[01][0-9]-[0-3][0-9][ T][0-2][0-9]:[0-6][0-9]:[0-6][0-9](\\.[0-9]{0,10})?Z?",
+            mutation in proptest::option::weighted(0.5, (any::<prop::sample::Index>(), any::<u8>())),
+            other in "20[0-9]{2}-0[1-9]-[0-2][1-9] 00:00:00",
+        ) {
+            let mut text = time.into_bytes();
+            if let Some((place, byte)) = mutation {
+                let place = place.index(text.len());
+                text[place] = byte;
+            }
+            let mut last = LastDay::default();
+            usual_timestamp(other.as_bytes(), &mut last);
+            for _ in 0..2 {
+                prop_assert_eq!(parse_timestamp_after(&text, &mut last), parse_timestamp(&text));
+            }
         }
 
         #[test]

@@ -180,7 +180,7 @@ pub(super) fn columns_of<'a>(
 }
 
 /// The logical column that an expression merely names.
-pub(super) fn plain_column(expr: &Expr, schema: &DFSchema) -> Option<usize> {
+pub(in crate::plan) fn plain_column(expr: &Expr, schema: &DFSchema) -> Option<usize> {
     match expr {
         Expr::Column(column) => schema.index_of_column(column).ok(),
         Expr::Alias(alias) => plain_column(&alias.expr, schema),

@@ -36,7 +36,8 @@ impl Lowering<'_> {
         };
         let below = Above { order: above.order, ..Above::default() };
         let first = self.lower(&join.left, below)?;
-        let second = self.lower(&join.right, below)?;
+        let versions = self.has_versions_of_view(join)?;
+        let second = self.lower(&join.right, Above { versions, ..below })?;
         let inputs = [self.materialize(first), self.materialize(second)];
         if self.is_lookup(join) {
             return self.lookup_join(join, kind, inputs, above);

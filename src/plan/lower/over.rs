@@ -38,6 +38,9 @@ impl Lowering<'_> {
         let order = above.order || has_ties(params, schema);
         let input = self.lower(&window.input, Above { order, ..Above::default() })?;
         let mut input = self.materialize(input);
+        if above.versions {
+            return self.versions(params, schema, input, above);
+        }
         if let Some(top_n) = self.top_n(window, &calls, &input, above)? {
             return Ok(top_n);
         }

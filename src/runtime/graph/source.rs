@@ -66,6 +66,8 @@ impl Builder<'_> {
             metadata: node.read.iter().map(|column| metadata_key(table, *column)).collect(),
             key: node.key.clone(),
             batch_rows: self.options.batch_rows,
+            threads: self.options.parallelism.max(1),
+            in_turn: table.bounded && node.watermark.is_none(),
             cancel: self.stops.cancel.clone(),
         };
         let mut source: Box<dyn Source> = connector.source(table, &request)?;
