@@ -8,7 +8,7 @@ use arrow::compute::take;
 use arrow::datatypes::{DataType, SchemaRef, UInt64Type};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 
-use super::aggregate::{Aggregate, Step};
+use super::aggregate::{Aggregates, Step};
 use super::evaluate::{arrow_failure, one_nan_and_zero};
 use super::expiry::{Expiry, written_at};
 use super::keys::{KeyFormat, KeyNumbers};
@@ -27,7 +27,7 @@ pub(super) struct GroupChanges {
     keys: Vec<usize>,
     format: KeyFormat,
     numbers: KeyNumbers,
-    aggregates: Vec<Aggregate>,
+    aggregates: Aggregates,
     /// Rows of each group.
     rows: Vec<u64>,
     schema: SchemaRef,
@@ -55,12 +55,11 @@ impl GroupChanges {
         schema: &SchemaRef,
         input: &SchemaRef,
     ) -> Result<Self, Error> {
-        let aggregates = node.aggregates.iter().map(|call| Aggregate::try_new(call, input, true));
         Ok(Self {
             keys: node.keys.clone(),
             format: KeyFormat::try_new(&node.keys, input)?,
             numbers: KeyNumbers::default(),
-            aggregates: aggregates.collect::<Result<_, _>>()?,
+            aggregates: Aggregates::try_new(&node.aggregates, input)?,
             rows: Vec::new(),
             schema: schema.clone(),
             input: input.clone(),
@@ -162,9 +161,7 @@ impl GroupChanges {
         }
         let steps: Vec<Step> = over.iter().map(|group| Step::Clear { group: *group }).collect();
         let (nothing, groups) = (RecordBatch::new_empty(self.input.clone()), self.rows.len());
-        for aggregate in &mut self.aggregates {
-            aggregate.run(&steps, &nothing, groups)?;
-        }
+        self.aggregates.run(&steps, &nothing, groups)?;
         over.iter().for_each(|group| self.forget(*group));
         Ok(())
     }
@@ -172,8 +169,7 @@ impl GroupChanges {
     fn process(&mut self, batch: &StreamBatch, out: &mut Output) -> Result<(), Error> {
         let (steps, transitions) = self.transitions(batch)?;
         let groups = self.rows.len();
-        let values = self.aggregates.iter_mut().map(|aggregate| aggregate.run(&steps, &batch.rows, groups));
-        let values = values.collect::<Result<Vec<ArrayRef>, Error>>()?;
+        let values = self.aggregates.run(&steps, &batch.rows, groups)?;
         let count = transitions.len() as u32;
         let places = |from: u32| UInt32Array::from_iter_values((0..count).map(|index| 2 * index + from));
         let picked = |from: u32| -> Result<Vec<ArrayRef>, Error> {
@@ -273,8 +269,7 @@ impl Operator for GroupChanges {
         self.given.fill(true);
         let nothing = RecordBatch::new_empty(self.input.clone());
         let give = vec![Step::Give { group: 0 }; self.given.len()];
-        let values = self.aggregates.iter_mut().map(|aggregate| aggregate.run(&give, &nothing, 1));
-        let values = values.collect::<Result<Vec<_>, _>>()?;
+        let values = self.aggregates.run(&give, &nothing, 1)?;
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.schema.fields().len());
         if let Some((_, keys)) = self.keys.split_last() {
             let fields = self.schema.fields();
@@ -290,7 +285,7 @@ impl Operator for GroupChanges {
     }
 
     fn state(&self) -> StateSize {
-        let aggregates: usize = self.aggregates.iter().map(Aggregate::size).sum();
+        let aggregates = self.aggregates.size();
         let expiry = self.expiry.as_ref().map_or(0, Expiry::size);
         let bytes = aggregates + self.numbers.size() + self.rows.capacity() * size_of::<u64>() + expiry;
         StateSize { windows: 0, rows: self.numbers.len(), bytes }

@@ -181,13 +181,17 @@ impl<P: Default> ValueSets<P> {
         gone.map(Some).ok_or_else(|| Error::internal("aggregate", "a row goes that never came"))
     }
 
-    /// Forgets the values of a group.
-    pub(super) fn clear(&mut self, group: u32) {
+    /// Forgets the values of a group; gives what was kept of each.
+    pub(super) fn clear(&mut self, group: u32, mut gone: impl FnMut(P)) {
         match &mut self.sets {
-            Sets::Fixed(sets) => sets[group as usize] = HashTable::new(),
+            Sets::Fixed(sets) => {
+                std::mem::take(&mut sets[group as usize]).into_iter().for_each(|(_, kept)| gone(kept));
+            }
             Sets::Bytes(sets) => {
-                let gone = std::mem::take(&mut sets[group as usize]);
-                self.bytes -= gone.iter().map(|value| value.bytes.len()).sum::<usize>();
+                for value in std::mem::take(&mut sets[group as usize]) {
+                    self.bytes -= value.bytes.len();
+                    gone(value.kept);
+                }
             }
         }
     }
@@ -286,7 +290,7 @@ mod tests {
                     let key = (*group, *number);
                     match does {
                         0 => {
-                            sets.clear(*group);
+                            sets.clear(*group, |_| ());
                             known.retain(|known, _| known.0 != *group);
                         }
                         1..=3 => {
@@ -314,7 +318,7 @@ mod tests {
                         }
                     }
                 }
-                (0..3).for_each(|group| sets.clear(group));
+                (0..3).for_each(|group| sets.clear(group, |_| ()));
                 prop_assert_eq!(sets.bytes, 0);
             }
         }

@@ -7,7 +7,7 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::record_batch::RecordBatch;
 
-use super::aggregate::{Aggregate, Step};
+use super::aggregate::{Aggregates, Step};
 use super::keys::{KeyFormat, KeyNumbers};
 use super::late::{LateRows, Missed, Rejected};
 use super::window::{WindowAssigner, timestamps};
@@ -28,7 +28,7 @@ pub(super) struct WindowChanges {
     /// The bounds, then the keys.
     format: KeyFormat,
     numbers: KeyNumbers,
-    aggregates: Vec<Aggregate>,
+    aggregates: Aggregates,
     groups: Vec<Group>,
     /// The groups of each open window, by end, then start.
     open: BTreeMap<(i64, i64), Vec<u32>>,
@@ -54,13 +54,12 @@ impl WindowChanges {
     ) -> Result<Self, Error> {
         let columns: Vec<usize> =
             [node.bounds.start, node.bounds.end].into_iter().chain(node.keys.iter().copied()).collect();
-        let aggregates = node.aggregates.iter().map(|call| Aggregate::try_new(call, input, true));
         Ok(Self {
             bounds: node.bounds,
             assigner: WindowAssigner::attached(node.unit.us(), node.zone),
             format: KeyFormat::try_new(&columns, input)?,
             numbers: KeyNumbers::default(),
-            aggregates: aggregates.collect::<Result<_, _>>()?,
+            aggregates: Aggregates::try_new(&node.aggregates, input)?,
             groups: Vec::new(),
             open: BTreeMap::new(),
             watermark: i64::MIN,
@@ -124,7 +123,7 @@ impl WindowChanges {
 
     fn run(&mut self, steps: &[Step], rows: &RecordBatch) -> Result<Vec<ArrayRef>, Error> {
         let groups = self.groups.len();
-        self.aggregates.iter_mut().map(|aggregate| aggregate.run(steps, rows, groups)).collect()
+        self.aggregates.run(steps, rows, groups)
     }
 
     /// Gives the groups of the windows that a watermark closes.
@@ -205,7 +204,7 @@ impl Operator for WindowChanges {
     }
 
     fn state(&self) -> StateSize {
-        let aggregates: usize = self.aggregates.iter().map(Aggregate::size).sum();
+        let aggregates = self.aggregates.size();
         let groups = self.groups.capacity() * size_of::<Group>();
         let bytes = aggregates + self.numbers.size() + groups;
         StateSize { windows: self.open.len(), rows: self.numbers.len(), bytes }

@@ -1,22 +1,144 @@
 //! Aggregates of different values: each is added when its first row comes and removed with the last.
 
-use arrow::array::ArrayRef;
+use arrow::array::{ArrayRef, BooleanArray};
 use arrow::datatypes::DataType;
 
 use super::{Reversible, Step};
 use crate::error::Error;
 use crate::operator::value_sets::ValueSets;
 
+/// The values of one column that some aggregates count once, each those of the rows that its FILTER keeps.
+pub(super) struct DistinctValues {
+    /// Of one aggregate how often each value is there; of several one more than the number of its counts.
+    values: ValueSets<u64>,
+    /// How many aggregates there are.
+    members: usize,
+    /// Of several: for each value how often it is there, an entry an aggregate.
+    counts: Vec<u64>,
+    free: Vec<u64>,
+}
+
+impl DistinctValues {
+    /// Of no aggregate yet.
+    pub(super) fn try_new(arg: &DataType) -> Result<Self, Error> {
+        Ok(Self { values: ValueSets::try_new(arg)?, members: 0, counts: Vec::new(), free: Vec::new() })
+    }
+
+    /// One more aggregate, before any row; its place among them.
+    pub(super) fn join(&mut self) -> usize {
+        self.members += 1;
+        self.members - 1
+    }
+
+    pub(super) fn grow(&mut self, groups: usize) {
+        self.values.grow(groups);
+    }
+
+    /// The steps of each aggregate: rows that bring the first of a value, or take the last. `kept`: for each the
+    /// rows that its FILTER keeps, if it has one.
+    pub(super) fn pass(
+        &mut self,
+        steps: &[Step],
+        arg: &ArrayRef,
+        kept: &[Option<&BooleanArray>],
+    ) -> Result<Vec<Vec<Step>>, Error> {
+        let values = self.values.values(arg)?;
+        let mut passed: Vec<Vec<Step>> = kept.iter().map(|_| Vec::with_capacity(steps.len())).collect();
+        let keeps = |member: usize, row: u32| kept[member].is_none_or(|kept| kept.value(row as usize));
+        let is_read = |row: u32| (0..kept.len()).any(|member| keeps(member, row));
+        let (members, counts, free) = (self.members, &mut self.counts, &mut self.free);
+        for step in steps {
+            match *step {
+                Step::Add { row, .. } | Step::Remove { row, .. } if !is_read(row) => {}
+                Step::Add { group, row } => {
+                    let Some(known) = self.values.add(group, &values, row as usize) else { continue };
+                    let own = counts_of(known, members, counts, free);
+                    for (member, count) in
+                        own.iter_mut().enumerate().filter(|(member, _)| keeps(*member, row))
+                    {
+                        *count += 1;
+                        if *count == 1 {
+                            passed[member].push(*step);
+                        }
+                    }
+                }
+                Step::Remove { group, row } => {
+                    let mut is_known = true;
+                    let gone = self.values.remove(group, &values, row as usize, |known| {
+                        let own = counts_of(known, members, counts, free);
+                        for (member, count) in
+                            own.iter_mut().enumerate().filter(|(member, _)| keeps(*member, row))
+                        {
+                            is_known &= *count > 0;
+                            *count = count.saturating_sub(1);
+                            if *count == 0 {
+                                passed[member].push(*step);
+                            }
+                        }
+                        let goes = own.iter().all(|count| *count == 0);
+                        if goes && members > 1 {
+                            free.push(*known);
+                        }
+                        goes
+                    });
+                    gone?;
+                    if !is_known {
+                        return Err(Error::internal("aggregate", "a row goes that never came"));
+                    }
+                }
+                Step::Clear { group } => {
+                    self.values.clear(group, |known| {
+                        if members > 1 {
+                            let mut known = known;
+                            counts_of(&mut known, members, counts, free).fill(0);
+                            free.push(known);
+                        }
+                    });
+                    passed.iter_mut().for_each(|passed| passed.push(*step));
+                }
+                Step::Give { .. } => passed.iter_mut().for_each(|passed| passed.push(*step)),
+            }
+        }
+        Ok(passed)
+    }
+
+    /// Memory in bytes, estimated.
+    pub(super) fn size(&self) -> usize {
+        self.values.size() + (self.counts.capacity() + self.free.capacity()) * size_of::<u64>()
+    }
+}
+
+/// The counts of a value, an entry an aggregate; new ones if it has none.
+fn counts_of<'a>(
+    known: &'a mut u64,
+    members: usize,
+    counts: &'a mut Vec<u64>,
+    free: &mut Vec<u64>,
+) -> &'a mut [u64] {
+    if members == 1 {
+        return std::slice::from_mut(known);
+    }
+    if *known == 0 {
+        *known = free.pop().unwrap_or_else(|| {
+            counts.resize(counts.len() + members, 0);
+            (counts.len() / members) as u64
+        });
+    }
+    let from = (*known as usize - 1) * members;
+    &mut counts[from..from + members]
+}
+
 /// Another aggregate of one argument, which counts no NULL, over different values.
 pub(super) struct Distinct {
     inner: Box<dyn Reversible>,
-    /// How often each value is there.
-    values: ValueSets<u64>,
+    values: DistinctValues,
 }
 
 impl Distinct {
     pub(super) fn try_new(inner: Box<dyn Reversible>, arg: &DataType) -> Result<Self, Error> {
-        Ok(Self { inner, values: ValueSets::try_new(arg)? })
+        let mut values = DistinctValues::try_new(arg)?;
+        values.join();
+        Ok(Self { inner, values })
     }
 }
 
@@ -28,35 +150,8 @@ impl Reversible for Distinct {
 
     fn run(&mut self, steps: &[Step], args: &[ArrayRef]) -> Result<ArrayRef, Error> {
         let arg = args.first().ok_or_else(|| Error::internal("aggregate", "an argument lacks"))?;
-        let values = self.values.values(arg)?;
-        let mut passed = Vec::with_capacity(steps.len());
-        for step in steps {
-            let passes = match *step {
-                Step::Add { group, row } => match self.values.add(group, &values, row as usize) {
-                    Some(count) => {
-                        *count += 1;
-                        *count == 1
-                    }
-                    None => false,
-                },
-                Step::Remove { group, row } => {
-                    let gone = self.values.remove(group, &values, row as usize, |count| {
-                        *count -= 1;
-                        *count == 0
-                    });
-                    gone?.unwrap_or(false)
-                }
-                Step::Clear { group } => {
-                    self.values.clear(group);
-                    true
-                }
-                Step::Give { .. } => true,
-            };
-            if passes {
-                passed.push(*step);
-            }
-        }
-        self.inner.run(&passed, args)
+        let passed = self.values.pass(steps, arg, &[None])?;
+        self.inner.run(passed.first().map_or(&[], Vec::as_slice), args)
     }
 
     fn size(&self) -> usize {

@@ -11,6 +11,10 @@ mod distinct;
 mod ends;
 mod extreme;
 mod sums;
+#[cfg(test)]
+mod tests;
+mod texts;
+mod together;
 
 use std::sync::Arc;
 
@@ -24,6 +28,8 @@ use self::distinct::Distinct;
 use self::ends::Ends;
 pub(super) use self::ends::Place;
 use self::extreme::Extremes;
+use self::texts::Texts;
+pub(super) use self::together::Aggregates;
 use super::evaluate::{evaluate, evaluate_condition, failure, one_nan_and_zero};
 use crate::error::Error;
 use crate::plan::{AggregateCall, ExprRef};
@@ -66,31 +72,11 @@ pub(super) struct Aggregate {
 impl Aggregate {
     /// `removes`: whether rows may be taken away.
     pub(super) fn try_new(call: &AggregateCall, input: &SchemaRef, removes: bool) -> Result<Self, Error> {
-        let function = &call.function;
-        let all = function.all_expressions();
-        let args: Vec<ExprRef> = all.args.into_iter().chain(all.order_by_exprs).collect();
-        let types = args.iter().map(|arg| arg.data_type(input));
-        let types: Vec<DataType> =
-            types.collect::<Result<_, _>>().map_err(|error| Error::internal("aggregate", error))?;
-        let is_distinct = function.is_distinct();
-        let name = function.fun().name();
-        let of_common_type = || -> Option<Box<dyn Reversible>> {
-            let [arg] = types.as_slice() else { return None };
-            match name {
-                "count" => Some(sums::count()),
-                "sum" => sums::sum(false, arg),
-                "avg" => sums::sum(true, arg),
-                "min" => Extremes::of(false, arg, removes),
-                "max" => Extremes::of(true, arg, removes),
-                _ => None,
-            }
-        };
-        let states = match (of_common_type(), is_distinct) {
-            (Some(states), false) => states,
-            // The least of different values is the least of all.
-            (Some(states), true) if matches!(name, "min" | "max") => states,
-            (Some(states), true) => Box::new(Distinct::try_new(states, &types[0])?),
-            (None, _) => Box::new(AnyStates::new(Arc::clone(function), removes)),
+        let (args, types) = reads(call, input)?;
+        let states = states(call, &types, removes);
+        let states = match needs_firsts(call, &states) {
+            true => Box::new(Distinct::try_new(states.0, &types[0])?),
+            false => states.0,
         };
         Ok(Self { args, filter: call.filter.clone(), states })
     }
@@ -120,14 +106,7 @@ impl Aggregate {
         self.states.grow(groups)?;
         let Some(filter) = &self.filter else { return self.states.run(steps, &args) };
         let kept: BooleanArray = evaluate_condition(filter, rows)?;
-        let steps: Vec<Step> = steps
-            .iter()
-            .filter(|step| match step {
-                Step::Add { row, .. } | Step::Remove { row, .. } => kept.value(*row as usize),
-                Step::Give { .. } | Step::Clear { .. } => true,
-            })
-            .copied()
-            .collect();
+        let steps = together::filtered(steps, &kept);
         self.states.run(&steps, &args)
     }
 
@@ -135,6 +114,45 @@ impl Aggregate {
     pub(super) fn size(&self) -> usize {
         self.states.size()
     }
+}
+
+/// What an aggregate reads of a row: its arguments and, where it has them, the keys of its ORDER BY, with their
+/// types.
+fn reads(call: &AggregateCall, input: &SchemaRef) -> Result<(Vec<ExprRef>, Vec<DataType>), Error> {
+    let all = call.function.all_expressions();
+    let args: Vec<ExprRef> = all.args.into_iter().chain(all.order_by_exprs).collect();
+    let types = args.iter().map(|arg| arg.data_type(input));
+    let types = types.collect::<Result<_, _>>().map_err(|error| Error::internal("aggregate", error))?;
+    Ok((args, types))
+}
+
+/// The states of an aggregate of arguments of these types, and whether they are those of a common function, which
+/// counts no NULL. `removes`: whether rows may be taken away.
+fn states(call: &AggregateCall, types: &[DataType], removes: bool) -> (Box<dyn Reversible>, bool) {
+    let function = &call.function;
+    let is_text = |arg: &DataType| *arg == DataType::Utf8 && function.field().data_type() == arg;
+    let of_common_type = || -> Option<Box<dyn Reversible>> {
+        let [arg] = types else { return None };
+        match function.fun().name() {
+            "count" => Some(sums::count()),
+            "sum" => sums::sum(false, arg),
+            "avg" => sums::sum(true, arg),
+            name @ ("min" | "max") if removes && is_text(arg) => Some(Box::new(Texts::new(name == "max"))),
+            "min" => Extremes::of(false, arg, removes),
+            "max" => Extremes::of(true, arg, removes),
+            _ => None,
+        }
+    };
+    match of_common_type() {
+        Some(states) => (states, true),
+        None => (Box::new(AnyStates::new(Arc::clone(function), removes)), false),
+    }
+}
+
+/// Whether an aggregate with such states is to be given the first row and the last of each value.
+fn needs_firsts(call: &AggregateCall, (_, is_common): &(Box<dyn Reversible>, bool)) -> bool {
+    // The least of different values is the least of all.
+    *is_common && call.function.is_distinct() && !matches!(call.function.fun().name(), "min" | "max")
 }
 
 fn one_nan_and_zero_if_float(values: ArrayRef) -> ArrayRef {

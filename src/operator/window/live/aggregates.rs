@@ -104,7 +104,7 @@ impl Aggregates {
     /// # Errors
     /// `R002` if an aggregate has no such state.
     pub(in crate::operator::window) fn clear(&mut self, group: u32) -> Result<(), Error> {
-        self.distinct.iter_mut().for_each(|distinct| distinct.values.clear(group));
+        self.distinct.iter_mut().for_each(|distinct| distinct.values.clear(group, |_| ()));
         self.each.iter_mut().try_for_each(|accumulators| accumulators.clear(group))
     }
 
