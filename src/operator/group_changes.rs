@@ -325,7 +325,12 @@ mod tests {
         let aggregates = vec![call(count_udaf(), false), call(max_udaf(), false), call(count_udaf(), true)];
         let mut fields: Vec<Field> = keys.iter().map(|key| input().field(*key).clone()).collect();
         fields.extend(["c", "m", "d"].map(|name| Field::new(name, DataType::Int64, true)));
-        let node = Operation::GroupChanges(Box::new(GroupChangesNode { keys, whole: vec![], aggregates, ttl: None }));
+        let node = Operation::GroupChanges(Box::new(GroupChangesNode {
+            keys,
+            whole: vec![],
+            aggregates,
+            ttl: None,
+        }));
         create(&plan_node(node, Arc::new(Schema::new(fields))), &input()).unwrap()
     }
 

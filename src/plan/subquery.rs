@@ -13,7 +13,9 @@ use datafusion_expr::expr::{Exists, InSubquery, SetComparison, SetQuantifier};
 use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::logical_plan::{Filter, Subquery};
 use datafusion_expr::utils::{conjunction, merge_schema, split_conjunction_owned};
-use datafusion_expr::{AggregateUDF, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, lit, when};
+use datafusion_expr::{
+    AggregateUDF, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, lit, when,
+};
 
 use super::bind::StreamTable;
 use super::diagnose::carry;
@@ -127,7 +129,8 @@ impl Subqueries {
             Expr::InSubquery(within) if !always_gives_a_row(&within.subquery.subquery) => {
                 check_in(&within)?;
                 let keeps_up = outer.is_bounded && is_bounded(&within.subquery.subquery);
-                match within.negated.then(|| self.none_is_null(&within, outer.schema)).transpose()?.flatten() {
+                match within.negated.then(|| self.none_is_null(&within, outer.schema)).transpose()?.flatten()
+                {
                     Some(_) if !keeps_up => terms.push(is_certainly_not_in(within, outer.schema)?),
                     certain => {
                         terms.extend(certain);
@@ -200,9 +203,9 @@ impl Subqueries {
         let is_null = within.expr.as_ref().clone().is_null();
         let is_in = match (rows_may_be_null, within.expr.nullable(schema)?) {
             (false, false) => equal,
-            (false, true) => {
-                when(equal, lit(true)).when(is_null.and(kind()?.is_not_null()), null()).otherwise(lit(false))?
-            }
+            (false, true) => when(equal, lit(true))
+                .when(is_null.and(kind()?.is_not_null()), null())
+                .otherwise(lit(false))?,
             (true, false) => {
                 when(equal, lit(true)).when(kind()?.eq(lit(A_NULL)), null()).otherwise(lit(false))?
             }

@@ -25,9 +25,9 @@ use arrow::datatypes::{DataType, TimeUnit};
 use datafusion_expr::planner::ExprPlanner;
 use datafusion_expr::{AggregateUDF, Expr, ScalarUDF, WindowUDF, cast};
 
+pub(in crate::plan) use aggregate::single_value;
 #[cfg(feature = "runtime")]
 pub(crate) use aggregate::{ExactSum, Finish, Finished};
-pub(in crate::plan) use aggregate::single_value;
 pub(in crate::plan) use registered::Registered;
 pub(crate) use registered::is_registered;
 pub(crate) use rewrite::rewrite_expr;

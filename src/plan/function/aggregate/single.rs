@@ -66,8 +66,9 @@ impl Accumulator for Single {
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
         if self.rows > 1 {
-            let error = Error::run(code::EVALUATION, "a subquery gives several rows where one value is needed")
-                .hint("Add an aggregate such as MAX, or a condition that leaves one row.");
+            let error =
+                Error::run(code::EVALUATION, "a subquery gives several rows where one value is needed")
+                    .hint("Add an aggregate such as MAX, or a condition that leaves one row.");
             return Err(DataFusionError::External(Box::new(error)));
         }
         Ok(self.value.clone())
