@@ -383,6 +383,7 @@ fn over_details(over: &OverNode, input: Option<&Schema>) -> String {
             format!("window [{}, {})", column_name(input, bounds.start), column_name(input, bounds.end))
         }
         OverTrigger::End => "at the end".to_owned(),
+        OverTrigger::Change => "as rows change".to_owned(),
     }];
     if !over.partition.is_empty() {
         parts.push(format!("keys [{}]", column_names(input, &over.partition).join(", ")));

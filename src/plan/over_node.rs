@@ -22,6 +22,8 @@ pub struct OverNode {
     pub calls: Vec<OverCall>,
     /// Which rows come out; `None`: all.
     pub limit: Option<RankLimit>,
+    /// Columns of the input that tell rows apart; `None`: its rows only come.
+    pub identity: Option<Vec<usize>>,
 }
 
 /// When the values of a row are known.
@@ -45,6 +47,8 @@ pub enum OverTrigger {
     },
     /// At the end of a bounded input.
     End,
+    /// Never for good: they change as rows come, change and go.
+    Change,
 }
 
 /// A call of a function OVER a frame.

@@ -76,7 +76,6 @@ pub(super) fn optimize(session: &Session, plan: LogicalPlan) -> Result<LogicalPl
 /// `P002` for what is no join; later rules would not expect it.
 fn join_subqueries(session: &Session, plan: LogicalPlan) -> Result<LogicalPlan, Error> {
     let rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![
-        Arc::new(SimplifyExpressions::new()),
         Arc::new(ReplaceDistinctWithAggregate::new()),
         Arc::new(DecorrelatePredicateSubquery::new()),
         Arc::new(ScalarSubqueryToJoin::new()),

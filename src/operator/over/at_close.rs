@@ -67,7 +67,7 @@ impl OverAtClose {
             OverTrigger::WindowClose { bounds, unit, zone } => {
                 Some((bounds, WindowAssigner::attached(unit.us(), zone)))
             }
-            OverTrigger::EventTime { .. } | OverTrigger::End => None,
+            OverTrigger::EventTime { .. } | OverTrigger::End | OverTrigger::Change => None,
         };
         Ok(Self {
             bounds,

@@ -2,13 +2,14 @@
 //!
 //! [`Computer`](compute) computes the calls of rows that are in order; it is told of [frames](frame)
 //! in steps, and keeps what the next rows need. When rows are in order is what the two operators
-//! know: by [event time](event_time) as the watermark passes, or [at the close](at_close) of a window
-//! or of the input.
+//! know: by [event time](event_time) as the watermark passes, [at the close](at_close) of a window
+//! or of the input, or never, so that values [change](changes) with each row.
 //!
 //! Invariant: a row's values are a function of the rows that are not late, never of when watermarks
 //! came.
 
 mod at_close;
+mod changes;
 mod compute;
 mod event_time;
 mod frame;
@@ -19,6 +20,7 @@ mod tests;
 use arrow::datatypes::SchemaRef;
 
 use self::at_close::OverAtClose;
+use self::changes::OverChanges;
 use self::event_time::OverEventTime;
 use super::Operator;
 use super::late::LateRows;
@@ -39,5 +41,6 @@ pub(super) fn create(
         OverTrigger::WindowClose { .. } | OverTrigger::End => {
             Box::new(OverAtClose::try_new(node, schema, input, late)?)
         }
+        OverTrigger::Change => Box::new(OverChanges::try_new(node, schema, input)?),
     })
 }

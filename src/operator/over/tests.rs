@@ -33,7 +33,15 @@ fn count(frame: OverFrame) -> OverCall {
 
 fn by_time(calls: Vec<OverCall>, limit: Option<RankLimit>) -> Box<dyn Operator> {
     let trigger = OverTrigger::EventTime { time: 0, unit: TimeUnit::Millisecond };
-    operator(OverNode { trigger, partition: vec![1], order: vec![], latest_first: false, calls, limit })
+    operator(OverNode {
+        trigger,
+        partition: vec![1],
+        order: vec![],
+        latest_first: false,
+        calls,
+        limit,
+        identity: None,
+    })
 }
 
 fn operator(node: OverNode) -> Box<dyn Operator> {
@@ -200,6 +208,7 @@ fn the_latest_of_equal_rows_may_be_the_first() {
             latest_first,
             calls: vec![call(OverFunction::RowNumber, ROW)],
             limit: Some(RankLimit { call: 0, most: 1 }),
+            identity: None,
         };
         for cut in 1..=rows.len() {
             let (given, counts) = run(operator(node.clone()).as_mut(), &rows, 0, cut);
@@ -218,6 +227,7 @@ fn rows_that_cannot_be_first_are_dropped_early() {
         latest_first: false,
         calls: vec![call(OverFunction::RowNumber, ROW)],
         limit: Some(RankLimit { call: 0, most: 2 }),
+        identity: None,
     };
     let mut over = operator(node);
     let rows: Vec<Row> = (0..200_000).map(|row| (Some(row), Some("a"), Some(row % 1_000))).collect();

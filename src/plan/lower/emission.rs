@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::over::OVER_CHANGES;
 use super::regular_join::UNTIMED;
 use super::source::CHANGES;
 use super::top_n::FIRST_ROWS;
@@ -207,6 +208,9 @@ impl Lowering<'_> {
             UNWINDOWED => error.hint("Group by a window: its results are final."),
             FIRST_ROWS => error.hint("Partition by window_start and window_end: the first rows of a window are final."),
             CHANGES => error.hint("Aggregate its rows first: in windows over its event time, or by key."),
+            OVER_CHANGES => error.hint(
+                "Order by the time attribute, ascending, or partition by window_start and window_end: values are final then.",
+            ),
             UNTIMED => error.hint("Bound how far the times are apart: the results are final then."),
             _ => error.hint(format!(
                 "Leave {clause} out: the block then gives final results only."

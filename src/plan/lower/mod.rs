@@ -46,7 +46,9 @@ use super::late::LateNode;
 use super::lint;
 use super::pattern::PatternNode;
 use super::places::Places;
-use super::{NodeId, Operation, PlanNode, RankLimit, StreamPlan, StreamProperties, WindowKind, WindowSpec};
+use super::{
+    NodeId, Operation, OverTrigger, PlanNode, RankLimit, StreamPlan, StreamProperties, WindowKind, WindowSpec,
+};
 use crate::catalog::Table;
 use crate::error::{Error, code};
 use crate::stream::TimeUnit;
@@ -283,6 +285,7 @@ impl Lowering<'_> {
             // A row without partner may find one.
             Operation::RegularJoin(join) => join.kind.keeps_first() || join.kind.keeps_second(),
             Operation::TopN(top) => top.changes(),
+            Operation::Over(over) => over.trigger == OverTrigger::Change,
             Operation::Source(source) => source.changelog,
             // A group without aggregates is given once.
             Operation::GroupChanges(group) => !group.aggregates.is_empty(),

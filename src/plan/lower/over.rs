@@ -20,6 +20,9 @@ use crate::plan::{
     OverNode, OverTrigger, SortKey,
 };
 
+/// What makes results change where no clause does.
+pub(super) const OVER_CHANGES: &str = "OVER on anything but time";
+
 impl Lowering<'_> {
     pub(super) fn over(&mut self, window: &LogicalWindow, above: Above) -> Result<Lowered, Error> {
         let calls = window.window_expr.iter().map(call_of).collect::<Result<Vec<_>, _>>()?;
@@ -44,22 +47,21 @@ impl Lowering<'_> {
         if let Some(top_n) = self.top_n(window, &calls, &input, above)? {
             return Ok(top_n);
         }
-        self.refuse_changes(input.node, "OVER")?;
-        let common = self.window_of(&params.partition_by, schema, &input)?;
+        let updating = self.plan.nodes[input.node].properties.updating;
+        let common = if updating { None } else { self.window_of(&params.partition_by, schema, &input)? };
         let is_key = |expr: &&Expr| {
             let bound = plain_column(expr, schema).map(|column| self.role(&input, column));
             !matches!((bound, common), (Some(Role::Bound(_, window)), Some(common)) if window.id == common.id)
         };
         let keys: Vec<&Expr> = params.partition_by.iter().filter(is_key).collect();
         let partition = self.columns_for(keys, schema, &mut input)?;
-        let trigger = match self.trigger(params.order_by.as_slice(), common, schema, &input)? {
+        let bounded = self.plan.nodes[input.node].properties.bounded;
+        let trigger = match self.trigger(params.order_by.as_slice(), common, schema, &input) {
+            _ if updating => OverTrigger::Change,
+            Err(_) if !bounded && common.is_none() => OverTrigger::Change,
             // All rows are there at the end.
-            OverTrigger::EventTime { .. }
-                if self.plan.nodes[input.node].properties.bounded && calls.iter().any(looks_ahead) =>
-            {
-                OverTrigger::End
-            }
-            trigger => trigger,
+            Ok(OverTrigger::EventTime { .. }) if bounded && calls.iter().any(looks_ahead) => OverTrigger::End,
+            trigger => trigger?,
         };
         if let (OverTrigger::WindowClose { .. }, Some(common)) = (trigger, common) {
             self.refuse_late_copies(&input, common)?;
@@ -83,9 +85,35 @@ impl Lowering<'_> {
         let single = above.order || partition.is_empty();
         let distribution = if single { Distribution::Single } else { Distribution::Hash(partition.clone()) };
         input.node = self.add_exchange(input.node, distribution);
-        let node = OverNode { trigger, partition, order, latest_first, calls: over, limit: above.ranks };
+        let all = || (0..self.schema(input.node).fields().len()).collect();
+        let key = self.plan.nodes[input.node].properties.key.clone();
+        let identity = updating.then(|| key.unwrap_or_else(all));
+        let limit = above.ranks.filter(|_| trigger != OverTrigger::Change);
+        let node = OverNode { trigger, partition, order, latest_first, calls: over, limit, identity };
+        if trigger == OverTrigger::Change {
+            self.asks_for_changes(above)?;
+            self.warn_of_all_rows(bounded);
+        }
         self.warn_of_keys(&node, input.node);
-        Ok(self.push_over(window, node, common, input))
+        let over = self.push_over(window, node, common, input);
+        if trigger == OverTrigger::Change && !updating {
+            self.note_changes(over.node, OVER_CHANGES, self.places.over);
+        }
+        Ok(over)
+    }
+
+    /// Says what values that are never final cost.
+    fn warn_of_all_rows(&mut self, bounded: bool) {
+        if !bounded {
+            self.warn(
+                "OVER on anything but time keeps all rows as long as the query runs, and each row makes the values of its \
+                 partition again: order by the time attribute, ascending, or partition by window_start and window_end"
+                    .to_owned(),
+            );
+        }
+        if self.session.state_ttl_us.is_some() {
+            self.warn("'state.ttl' has no effect on OVER on anything but time: its rows are kept".to_owned());
+        }
     }
 
     /// Says what grows as long as the query runs: keys are forgotten where all frames are of a bounded time.
@@ -115,6 +143,16 @@ impl Lowering<'_> {
             OverTrigger::EventTime { .. } => self.roles[input.node].clone(),
             OverTrigger::WindowClose { .. } => self.closed_roles(input.node, common),
             OverTrigger::End => vec![Role::Plain; width],
+            OverTrigger::Change => {
+                let lost = |role: &Role| match role {
+                    role if role.time_unit().is_some() => {
+                        Role::Lost("OVER gives rows again as they change, whatever their time".to_owned())
+                    }
+                    Role::Bound(..) => Role::Plain,
+                    other => other.clone(),
+                };
+                self.roles[input.node].iter().map(lost).collect()
+            }
         };
         let mut slots = input.slots.clone();
         let first = window.input.schema().fields().len();
@@ -129,7 +167,7 @@ impl Lowering<'_> {
             limit.most == 1 && matches!(node.calls[limit.call].function, OverFunction::RowNumber)
         });
         let stream = Stream {
-            watermark: stream.watermark && node.trigger != OverTrigger::End,
+            watermark: stream.watermark && !matches!(node.trigger, OverTrigger::End | OverTrigger::Change),
             key: if is_first && common.is_none() { Some(node.partition.clone()) } else { stream.key },
             ..stream
         };
@@ -148,7 +186,7 @@ impl Lowering<'_> {
                     let columns = if carried.is_empty() { own } else { carried.clone() };
                     (columns, Some([data_type(time), data_type(bounds.end)]))
                 }
-                OverTrigger::End => (own, None),
+                OverTrigger::End | OverTrigger::Change => (own, None),
             };
             if let Some([time, bound]) = types {
                 self.add_late_output(node, &input.carried, &columns, [&time, &bound], true);

@@ -17,7 +17,7 @@ use crate::catalog::Relation;
 use crate::error::{Error, code};
 use crate::plan::diagnose::from_datafusion;
 use crate::plan::latest::latest;
-use crate::plan::{Distribution, ExprRef, JoinKind, Operation, TemporalJoinNode, as_of};
+use crate::plan::{CalcNode, Distribution, ExprRef, JoinKind, NodeId, Operation, TemporalJoinNode, as_of};
 use crate::stream::TimeUnit;
 
 /// What a mark says.
@@ -214,9 +214,8 @@ impl Lowering<'_> {
         };
         let origins: Option<Vec<usize>> = (0..calc.project.len()).map(origin).collect();
         let Some(origins) = origins else {
-            return Err(unsupported("a condition on computed columns of versions")
-                .at(self.places.join)
-                .hint("Put the condition into an outer query: SELECT … FROM (SELECT … JOIN …) WHERE …."));
+            let project = calc.project.clone();
+            return self.lift_over_computed(input, below, project, &filter).map(Some);
         };
         for slot in &mut input.slots {
             if let Slot::Column(index) = slot {
@@ -233,6 +232,41 @@ impl Lowering<'_> {
         }
         input.node = below;
         Ok(Some(filter))
+    }
+
+    /// The same where columns are computed: those that the condition reads come along behind them.
+    fn lift_over_computed(
+        &mut self,
+        input: &mut Lowered,
+        below: NodeId,
+        mut project: Vec<ExprRef>,
+        filter: &ExprRef,
+    ) -> Result<ExprRef, Error> {
+        let mut fields = self.schema(input.node).fields().to_vec();
+        let mut roles = self.roles[input.node].clone();
+        let given = Arc::clone(self.schema(below));
+        let moved = Arc::clone(filter).transform(|part| {
+            let Some(column) = part.downcast_ref::<Column>() else { return Ok(Transformed::no(part)) };
+            let is_it = |expr: &ExprRef| {
+                expr.downcast_ref::<Column>().is_some_and(|known| known.index() == column.index())
+            };
+            let place = project.iter().position(is_it).unwrap_or_else(|| {
+                fields.push(Arc::clone(&given.fields()[column.index()]));
+                roles.push(self.roles[below][column.index()].clone());
+                project.push(Arc::new(column.clone()));
+                project.len() - 1
+            });
+            Ok(Transformed::yes(Arc::new(Column::new(column.name(), place)) as ExprRef))
+        });
+        let moved = moved.map_err(from_datafusion)?.data;
+        let stream = self.stream(input.node);
+        if input.node + 1 == self.plan.nodes.len() {
+            self.plan.nodes.pop();
+            self.roles.pop();
+        }
+        let operation = Operation::Calc(CalcNode { filter: None, project });
+        input.node = self.push(operation, vec![below], Arc::new(Schema::new(fields)), roles, stream);
+        Ok(moved)
     }
 
     fn is_view(&self, name: &str) -> bool {
