@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::Int64Array;
-use generator::{Bids, SCRIPT};
+use generator::{Bids, TUMBLE, script};
 use process::{cpu_seconds, peak_mb};
 use tidegate::Error;
 use tidegate::connector::Connectors;
@@ -36,12 +36,12 @@ fn main() -> Result<(), Error> {
 
 fn measure(rows: u64, parallelism: &str) -> Result<(), Error> {
     let mut connectors = Connectors::empty();
-    connectors.add(Arc::new(Bids { rows }));
+    connectors.add(Arc::new(Bids { rows, auctions: 1_000 }));
     let mut session = Session::with_connectors(connectors);
     session.set("execution.parallelism", parallelism)?;
     let started = Instant::now();
     let (mut results, mut counted, mut first) = (0, 0i64, None);
-    for statement in session.parse("bids", SCRIPT)? {
+    for statement in session.parse("bids", &script(TUMBLE))? {
         if let Outcome::Query(mut query) = session.execute(&statement)? {
             while let Some(batch) = query.next_batch()? {
                 first.get_or_insert_with(|| started.elapsed());

@@ -9,22 +9,29 @@ use tidegate::catalog::{Options, Table, TableFacts};
 use tidegate::connector::{Connector, Lines, Read, ReadRequest, Sink, Source, SplitBatch, SplitReader};
 use tidegate::error::code;
 
-/// Counts, sums and means of ten seconds.
-pub(crate) const SCRIPT: &str = "
-CREATE TABLE bids (auction BIGINT, price BIGINT, ts TIMESTAMP(3),
-  WATERMARK FOR ts AS ts - INTERVAL '1' SECOND) WITH ('connector' = 'bids');
-SELECT window_start, auction, COUNT(*) AS bids, SUM(price) AS total, AVG(price) AS mean
-FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND))
-GROUP BY window_start, window_end, auction;";
+/// Ten seconds.
+pub(crate) const TUMBLE: &str = "TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND)";
 
-/// 10,000 bids per second of event time, 1,000 auctions at a time, up to half a second of disorder.
+/// Counts, sums and means of each auction in the windows of a function.
+pub(crate) fn script(function: &str) -> String {
+    format!(
+        "CREATE TABLE bids (auction BIGINT, price BIGINT, ts TIMESTAMP(3),
+           WATERMARK FOR ts AS ts - INTERVAL '1' SECOND) WITH ('connector' = 'bids');
+         SELECT window_start, auction, COUNT(*) AS bids, SUM(price) AS total, AVG(price) AS mean
+         FROM TABLE({function})
+         GROUP BY window_start, window_end, auction;"
+    )
+}
+
+/// 10,000 bids per second of event time, up to half a second of disorder.
 const BIDS_PER_MS: u64 = 10;
-const AUCTIONS: u64 = 1_000;
 const DISORDER_MS: u64 = 500;
 
 /// The table `bids`.
 pub(crate) struct Bids {
     pub(crate) rows: u64,
+    /// Auctions at a time.
+    pub(crate) auctions: u64,
 }
 
 impl Connector for Bids {
@@ -47,7 +54,12 @@ impl Connector for Bids {
     }
 
     fn source(&self, _table: &Table, request: &ReadRequest) -> Result<Box<dyn Source>, Error> {
-        Ok(Box::new(Generator { request: request.clone(), rows: self.rows, next: 0 }))
+        Ok(Box::new(Generator {
+            request: request.clone(),
+            rows: self.rows,
+            auctions: self.auctions,
+            next: 0,
+        }))
     }
 
     fn sink(&self, _table: &Table, _schema: SchemaRef) -> Result<Box<dyn Sink>, Error> {
@@ -59,6 +71,7 @@ impl Connector for Bids {
 struct Generator {
     request: ReadRequest,
     rows: u64,
+    auctions: u64,
     next: u64,
 }
 
@@ -85,7 +98,7 @@ impl SplitReader for Generator {
             let rows = rows.clone();
             columns.push(match field.name().as_str() {
                 "auction" => Arc::new(Int64Array::from_iter_values(
-                    rows.map(|row| (row / 1_000_000 * 100 + mix(row) % AUCTIONS) as i64),
+                    rows.map(|row| (row / 1_000_000 * 100 + mix(row) % self.auctions) as i64),
                 )),
                 "price" => Arc::new(Int64Array::from_iter_values(
                     rows.map(|row| (mix(row ^ 0x5bd1_e995) % 10_000) as i64),

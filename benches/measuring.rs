@@ -13,7 +13,7 @@ mod process;
 use std::process::Command;
 use std::sync::Arc;
 
-use generator::{Bids, SCRIPT};
+use generator::{Bids, TUMBLE, script};
 use process::cpu_seconds;
 use tidegate::Error;
 use tidegate::catalog::{Catalog, Relation};
@@ -72,10 +72,10 @@ fn main() -> Result<(), Error> {
 /// Runs the query and prints the CPU seconds of this process.
 fn measure(rows: u64, rounds: u64, parallelism: usize, measures: bool) -> Result<(), Error> {
     let mut connectors = Connectors::empty();
-    connectors.add(Arc::new(Bids { rows }));
+    connectors.add(Arc::new(Bids { rows, auctions: 1_000 }));
     let planner = Planner::new(Arc::new(connectors.clone()));
     let mut catalog = Catalog::new();
-    for statement in sql::parse(SCRIPT)? {
+    for statement in sql::parse(&script(TUMBLE))? {
         match &statement.statement {
             Statement::CreateTable(create) => {
                 let table = planner.create_table(create, &catalog)?;

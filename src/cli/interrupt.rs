@@ -1,4 +1,5 @@
-//! Signals: Ctrl-C stops the running jobs, SIGTERM drains them; one more ends them at once, a third one the process.
+//! Signals: Ctrl-C stops the running jobs, SIGTERM drains them and ends a shell; one more ends them at once, a
+//! third one the process.
 
 use std::process;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,6 +23,8 @@ static TURN: AtomicUsize = AtomicUsize::new(0);
 static IS_SHELL: AtomicBool = AtomicBool::new(false);
 /// The jobs that signals are about.
 static JOBS: Mutex<Vec<(usize, JobHandle)>> = Mutex::new(Vec::new());
+/// Those that a shell has in the background: Ctrl-C is not about them.
+static BACKGROUND: Mutex<Vec<JobHandle>> = Mutex::new(Vec::new());
 /// The run took longer than it may.
 static IS_LATE: AtomicBool = AtomicBool::new(false);
 
@@ -42,8 +45,16 @@ pub(super) fn watch(job: JobHandle) -> Watch {
     Watch(turn)
 }
 
+/// Makes the end of a shell wait for this job.
+pub(super) fn keep(job: JobHandle) {
+    let mut kept = BACKGROUND.lock().unwrap_or_else(PoisonError::into_inner);
+    kept.retain(|job| job.wait_for(Duration::ZERO).is_none());
+    kept.push(job);
+}
+
 /// From now on Ctrl-C without a running job ends nothing: a shell looks at it.
 pub(super) fn stay() {
+    keys::remember();
     install();
     IS_SHELL.store(true, Ordering::Release);
 }
@@ -134,14 +145,24 @@ fn on_interrupt() {
 
 #[cfg(unix)]
 fn on_terminate() {
-    // Nobody drains a shell, or what does not run.
-    if IS_SHELL.load(Ordering::Acquire) || jobs().is_empty() {
+    let mut running: Vec<JobHandle> = jobs().iter().map(|(_, job)| job.clone()).collect();
+    running.extend(BACKGROUND.lock().unwrap_or_else(PoisonError::into_inner).drain(..));
+    // Nobody drains what does not run.
+    if running.is_empty() {
         end();
     }
     if IS_DRAINED.swap(true, Ordering::AcqRel) {
         return on_interrupt();
     }
-    jobs().iter().for_each(|(_, job)| job.drain());
+    running.iter().for_each(JobHandle::drain);
+    if IS_SHELL.load(Ordering::Acquire) {
+        // A shell waits for keys that nobody will press.
+        thread::spawn(move || {
+            running.retain(|job| job.wait().is_err());
+            keys::leave();
+            process::exit(i32::from(!running.is_empty()));
+        });
+    }
 }
 
 /// Ends the process if the stopped jobs are still there: their output may be blocked.
@@ -153,7 +174,7 @@ fn end_after_grace(turn: usize) {
 }
 
 fn end() -> ! {
-    keys::restore();
+    keys::leave();
     process::exit(i32::from(reason().exit_code()))
 }
 

@@ -1,7 +1,7 @@
 //! Keys while a query runs: any one of them stops a query that does not end.
 
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 #[cfg(unix)]
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -11,6 +11,9 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 /// How the terminal was before keys were watched.
 #[cfg(unix)]
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
+/// How it was when the shell began.
+#[cfg(unix)]
+static AT_START: OnceLock<Termios> = OnceLock::new();
 
 /// While it lives, keys are not shown and do not wait for Enter. Ctrl-C stays Ctrl-C.
 pub(super) struct Keys(());
@@ -56,6 +59,23 @@ pub(super) fn restore() {
     #[cfg(unix)]
     if let Some(before) = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take() {
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &before);
+    }
+}
+
+/// Remembers how the terminal is, before a line editor changes it.
+pub(super) fn remember() {
+    #[cfg(unix)]
+    if let Ok(modes) = tcgetattr(io::stdin()) {
+        let _ = AT_START.set(modes);
+    }
+}
+
+/// Gives the terminal back as it was at the start: the process ends.
+pub(super) fn leave() {
+    restore();
+    #[cfg(unix)]
+    if let Some(modes) = AT_START.get() {
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, modes);
     }
 }
 

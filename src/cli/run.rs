@@ -201,6 +201,7 @@ impl Runner {
                  STOP JOB {number} [WITH DRAIN]",
                 called(&job)
             ));
+            interrupt::keep(job.clone());
             return Ok(notices.watch(job)?);
         }
         self.report.note(&format!("{} runs beside what follows; its input does not end", called(&job)));

@@ -1,10 +1,11 @@
 //! Aggregation of a changelog.
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{ArrayRef, UInt32Array};
+use arrow::array::{ArrayRef, AsArray, UInt32Array, UInt64Array, new_null_array};
 use arrow::compute::take;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef, UInt64Type};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 
 use super::aggregate::{Aggregate, Step};
@@ -19,9 +20,9 @@ use crate::stream::{RowKind, RowKinds, StreamBatch, Watermark};
 
 /// Aggregates per key over rows that come, change and go.
 ///
-/// Wakes on: batches; without keys the end, if there was no row. State: the groups that have rows. Order:
+/// Wakes on: batches; for groups of all rows the end, if there was no row. State: the groups that have rows. Order:
 /// each change as its row comes; an update whose forms are of one group is one change. A group whose last
-/// row goes is deleted; the group of all rows, which has no key, stays. Watermark: forwarded unchanged.
+/// row goes is deleted; groups of all rows, which have no key, stay. Watermark: forwarded unchanged.
 pub(super) struct GroupChanges {
     keys: Vec<usize>,
     format: KeyFormat,
@@ -31,8 +32,10 @@ pub(super) struct GroupChanges {
     rows: Vec<u64>,
     schema: SchemaRef,
     input: SchemaRef,
-    /// The group without a key has been given.
-    is_given: bool,
+    /// Numbers of the grouping sets without keys.
+    whole: Vec<u64>,
+    /// Which groups of all rows have been given: the one without keys, or that of each such set.
+    given: Vec<bool>,
     arrived: Option<Instant>,
     ttl: Option<StateTtl>,
     expiry: Option<Expiry>,
@@ -61,7 +64,8 @@ impl GroupChanges {
             rows: Vec::new(),
             schema: schema.clone(),
             input: input.clone(),
-            is_given: false,
+            whole: node.whole.clone(),
+            given: vec![false; if node.keys.is_empty() { 1 } else { node.whole.len() }],
             arrived: None,
             ttl: node.ttl,
             expiry: node.ttl.map(Expiry::new),
@@ -74,7 +78,7 @@ impl GroupChanges {
         let keys = self.format.rows(&batch.rows)?;
         let kinds = batch.kinds.as_ref().map(|kinds| kinds.values());
         let (mut steps, mut transitions) = (Vec::new(), Vec::new());
-        let has_key = !self.keys.is_empty();
+        let whole = self.whole_groups(batch)?;
         let mut row = 0;
         while row < batch.num_rows() {
             let mut group = self.numbers.number(&keys, row);
@@ -94,7 +98,8 @@ impl GroupChanges {
             // Both forms of a row that stays in its group are one step.
             let in_place = kind == RowKind::UpdateBefore && self.numbers.number(&keys, row + 1) == group;
             let count = self.rows[group as usize];
-            let before = if has_key { count > 0 } else { self.is_given };
+            let whole = if self.keys.is_empty() { Some(0) } else { whole.as_ref().and_then(|of| of[row]) };
+            let before = whole.map_or(count > 0, |whole| self.given[whole]);
             steps.push(Step::Give { group });
             let last = row as u32 + u32::from(in_place);
             match kind {
@@ -114,8 +119,10 @@ impl GroupChanges {
                 }
             }
             steps.push(Step::Give { group });
-            let after = !has_key || self.rows[group as usize] > 0;
-            self.is_given = true;
+            let after = whole.is_some() || self.rows[group as usize] > 0;
+            if let Some(whole) = whole {
+                self.given[whole] = true;
+            }
             if !after {
                 steps.push(Step::Clear { group });
                 self.numbers.release(group);
@@ -126,11 +133,23 @@ impl GroupChanges {
         Ok((steps, transitions))
     }
 
+    /// Of each row which group of all rows it is in, if the last key tells grouping sets apart and one has no keys.
+    fn whole_groups(&self, batch: &StreamBatch) -> Result<Option<Vec<Option<usize>>>, Error> {
+        let Some(last) = self.keys.last().filter(|_| !self.whole.is_empty()) else { return Ok(None) };
+        let numbers = arrow::compute::cast(batch.rows.column(*last), &DataType::UInt64)
+            .map_err(|error| arrow_failure(&error))?;
+        let numbers = numbers.as_primitive::<UInt64Type>().values();
+        let place = |number: &u64| self.whole.iter().position(|known| known == number);
+        Ok(Some(numbers.iter().map(place).collect()))
+    }
+
     /// Forgets a group whose aggregates are cleared.
     fn forget(&mut self, group: u32) {
         self.rows[group as usize] = 0;
         self.numbers.release(group);
-        self.is_given &= !self.keys.is_empty();
+        if self.keys.is_empty() {
+            self.given[0] = false;
+        }
         if let Some(expiry) = &mut self.expiry {
             expiry.forget(group);
         }
@@ -247,18 +266,27 @@ impl Operator for GroupChanges {
     }
 
     fn finish(&mut self, out: &mut Output) -> Result<(), Error> {
-        if self.arrived.is_some() || !self.keys.is_empty() {
+        if self.arrived.is_some() || self.given.is_empty() {
             return Ok(());
         }
         // What SQL says of nothing.
-        self.is_given = true;
+        self.given.fill(true);
         let nothing = RecordBatch::new_empty(self.input.clone());
-        let give = [Step::Give { group: 0 }];
+        let give = vec![Step::Give { group: 0 }; self.given.len()];
         let values = self.aggregates.iter_mut().map(|aggregate| aggregate.run(&give, &nothing, 1));
         let values = values.collect::<Result<Vec<_>, _>>()?;
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.schema.fields().len());
+        if let Some((_, keys)) = self.keys.split_last() {
+            let fields = self.schema.fields();
+            columns.extend((0..keys.len()).map(|key| new_null_array(fields[key].data_type(), give.len())));
+            let numbers: ArrayRef = Arc::new(UInt64Array::from(self.whole.clone()));
+            let numbers = arrow::compute::cast(&numbers, fields[keys.len()].data_type());
+            columns.push(numbers.map_err(|error| arrow_failure(&error))?);
+        }
+        columns.extend(values);
         // Without a row there is no arrival to measure latency from; now is one.
         let arrived = self.arrived.unwrap_or_else(Instant::now);
-        self.give(values, vec![RowKind::Insert], arrived, out)
+        self.give(columns, vec![RowKind::Insert; give.len()], arrived, out)
     }
 
     fn state(&self) -> StateSize {
@@ -272,9 +300,8 @@ impl Operator for GroupChanges {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::sync::Arc;
 
-    use arrow::datatypes::{DataType, Field, Schema};
+    use arrow::datatypes::{Field, Schema};
     use datafusion_functions_aggregate::count::count_udaf;
     use datafusion_functions_aggregate::min_max::max_udaf;
     use datafusion_physical_expr::aggregate::AggregateExprBuilder;
@@ -298,7 +325,12 @@ mod tests {
         let aggregates = vec![call(count_udaf(), false), call(max_udaf(), false), call(count_udaf(), true)];
         let mut fields: Vec<Field> = keys.iter().map(|key| input().field(*key).clone()).collect();
         fields.extend(["c", "m", "d"].map(|name| Field::new(name, DataType::Int64, true)));
-        let node = Operation::GroupChanges(Box::new(GroupChangesNode { keys, aggregates, ttl: None }));
+        let node = Operation::GroupChanges(Box::new(GroupChangesNode {
+            keys,
+            whole: vec![],
+            aggregates,
+            ttl: None,
+        }));
         create(&plan_node(node, Arc::new(Schema::new(fields))), &input()).unwrap()
     }
 

@@ -8,6 +8,7 @@ mod calc;
 #[cfg(any(test, debug_assertions))]
 mod checked;
 pub(crate) mod evaluate;
+mod expand;
 mod expiry;
 mod group_changes;
 mod group_keys;
@@ -26,6 +27,7 @@ mod temporal_sort;
 mod testing;
 mod top_n;
 mod unnest;
+mod value_sets;
 mod window;
 mod window_changes;
 mod window_rows;
@@ -66,6 +68,7 @@ pub fn create(node: &PlanNode, input: &SchemaRef) -> Result<Box<dyn Operator>, E
         Operation::IntervalJoin(join) => Box::new(join::IntervalJoin::try_new(join, schema, late_of_two())?),
         Operation::TemporalJoin(join) => Box::new(join::TemporalJoin::try_new(join, schema, late_of_two())?),
         Operation::RegularJoin(join) => Box::new(join::RegularJoin::try_new(join, schema)?),
+        Operation::Expand(expand) => Box::new(expand::Expand::try_new(expand, schema)?),
         Operation::GroupChanges(group) => {
             Box::new(group_changes::GroupChanges::try_new(group, schema, input)?)
         }

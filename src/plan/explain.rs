@@ -9,9 +9,9 @@ use super::text::physical as expression;
 use super::window_text::{duration, window};
 use super::{
     AfterMatch, AggregateCall, AggregatePhase, CalcNode, Distribution, EmitMode, ExprRef, IntervalJoinNode,
-    JoinKind, MatchRecognizeNode, NodeId, Operation, OverNode, OverTrigger, PlanNode, RankKind, SinkTarget,
-    SortKey, SourceNode, StateTtl, StreamPlan, TopNNode, TtlClock, WindowAggregateNode, WindowJoinNode,
-    WindowSource, sql_type_name,
+    JoinKind, MatchRecognizeNode, NodeId, Operation, OverNode, OverTrigger, PlanNode, RankKind,
+    RegularJoinNode, SinkTarget, SortKey, SourceNode, StateTtl, StreamPlan, TopNNode, TtlClock,
+    WindowAggregateNode, WindowJoinNode, WindowSource, sql_type_name,
 };
 
 impl StreamPlan {
@@ -95,6 +95,7 @@ impl Operation {
             Self::Calc(_) => "Calc",
             Self::WindowRows(_) => "WindowRows",
             Self::WindowAggregate(_) => "WindowAggregate",
+            Self::Expand(_) => "Expand",
             Self::GroupChanges(_) => "GroupAggregate",
             Self::WindowChanges(_) => "WindowAggregate",
             Self::Normalize(_) => "Normalize",
@@ -134,6 +135,16 @@ pub(super) fn details(node: &PlanNode, input: Option<&Schema>) -> String {
             window(&rows.window, column_name(input, rows.time), &partition)
         }
         Operation::WindowAggregate(aggregate) => aggregate_details(aggregate, input),
+        Operation::Expand(expand) => {
+            let names = column_names(input, &expand.keys);
+            let set = |nulls: &Vec<bool>| {
+                let kept = names.iter().zip(nulls).filter(|(_, is_null)| !**is_null);
+                let kept: Vec<&str> = kept.map(|(name, _)| name.as_ref()).collect();
+                format!("({})", kept.join(", "))
+            };
+            let sets: Vec<String> = expand.sets.iter().map(set).collect();
+            format!("grouping sets [{}]", sets.join(", "))
+        }
         Operation::GroupChanges(group) => {
             let calls: Vec<String> = group.aggregates.iter().map(call).collect();
             let keys = column_names(input, &group.keys).join(", ");
@@ -178,7 +189,8 @@ pub(super) fn details(node: &PlanNode, input: Option<&Schema>) -> String {
         }
         Operation::RegularJoin(join) => {
             let what = (join.kind, "whenever rows come".to_owned(), &join.keys, join.condition.as_ref());
-            format!("{}{}", join_details(what, &join.pair, join.first_width), ttl(join.ttl.map(|ttl| ttl[0])))
+            let details = join_details(what, &join.pair, join.first_width);
+            format!("{details}{}{}", ttl(join.ttl.map(|ttl| ttl[0])), horizons(join))
         }
         Operation::IntervalJoin(join) => interval_join_details(join),
         Operation::Over(over) => over_details(over, input),
@@ -396,6 +408,18 @@ fn ttl(ttl: Option<StateTtl>) -> String {
         }
         Some(StateTtl { us, by: TtlClock::Clock }) => format!("; kept {} by the clock", duration(us)),
     }
+}
+
+/// How long a join without time keeps rows whose condition bounds their times.
+fn horizons(join: &RegularJoinNode) -> String {
+    let mut text = String::new();
+    for (input, first_column, which) in [(0, 0, "first"), (1, join.first_width, "second")] {
+        if let Some(horizon) = join.horizons[input] {
+            let time = column_name(Some(&join.pair), first_column + horizon.time);
+            let _ = write!(text, "; {which} kept until {} past {time}", duration(horizon.behind_us));
+        }
+    }
+    text
 }
 
 fn top_n_details(top: &TopNNode, input: Option<&Schema>) -> String {

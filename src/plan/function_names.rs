@@ -20,10 +20,9 @@ impl Planner {
     }
 }
 
-/// Names that plans are made of, and that nobody writes; and functions of `OVER` that can't run yet.
+/// Names that plans are made of, and that nobody writes.
 fn is_hidden(name: &str) -> bool {
     let is_cast = ["cast_timestamp", "try_cast_timestamp", "cast_text"].iter().any(|of| name.starts_with(of));
     let is_part = matches!(name, "ceil_to" | "floor_to") || name.ends_with("_respecting_nulls");
-    let is_to_come = matches!(name, "cume_dist" | "ntile" | "percent_rank");
-    name.starts_with("__") || is_cast || is_part || is_to_come
+    name.starts_with("__") || is_cast || is_part
 }

@@ -26,6 +26,19 @@ pub struct RegularJoinNode {
     pub updating: [bool; 2],
     /// How long rows of each input are kept.
     pub ttl: Option<[StateTtl; 2]>,
+    /// When rows of each input need not be kept any more; `None`: always.
+    pub horizons: [Option<Horizon>; 2],
+}
+
+/// When no row to come of the other input can join a row of one: as soon as the watermark is at or past the row's
+/// time and so much more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Horizon {
+    /// The row's time: a column of the input, which need not be its time attribute. A row whose time is NULL
+    /// joins nothing.
+    pub time: usize,
+    /// Microseconds.
+    pub behind_us: i64,
 }
 
 /// Joins each row of the first input with the version of the second one's key that was valid at its time.

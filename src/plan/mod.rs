@@ -23,6 +23,7 @@ mod function_names;
 mod join_node;
 mod json;
 mod late;
+mod latest;
 mod lint;
 mod local_schema;
 mod lower;
@@ -33,6 +34,7 @@ mod places;
 mod registration;
 mod rewrite;
 mod stream_plan;
+mod subquery;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -55,7 +57,7 @@ use crate::sql::{self, Statement};
 pub use bind::sql_type_name;
 #[cfg(feature = "runtime")]
 pub(crate) use function::{ExactSum, Finish, Finished, is_registered};
-pub use join_node::{IntervalJoinNode, LookupJoinNode, RegularJoinNode, TemporalJoinNode};
+pub use join_node::{Horizon, IntervalJoinNode, LookupJoinNode, RegularJoinNode, TemporalJoinNode};
 pub use late::LATE_COLUMNS;
 #[cfg(all(test, feature = "runtime"))]
 pub(crate) use late::late_columns as late_fields;

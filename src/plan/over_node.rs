@@ -67,6 +67,15 @@ pub enum OverFunction {
     Rank,
     /// `DENSE_RANK()`.
     DenseRank,
+    /// `PERCENT_RANK()`; needs all rows of the partition.
+    PercentRank,
+    /// `CUME_DIST()`; needs all rows of the partition.
+    CumeDist,
+    /// `NTILE(buckets)`; needs all rows of the partition.
+    Ntile {
+        /// How many, at least one.
+        buckets: u64,
+    },
     /// The value of another row of the partition: `LAG`, `LEAD`.
     Shift {
         /// Over the input.
@@ -75,6 +84,8 @@ pub enum OverFunction {
         by: i64,
         /// Where there is no such row.
         default: ScalarValue,
+        /// Rows whose value is NULL do not count.
+        ignores_nulls: bool,
     },
     /// The first or last value of the frame: `FIRST_VALUE`, `LAST_VALUE`.
     End {
@@ -82,6 +93,15 @@ pub enum OverFunction {
         value: ExprRef,
         /// The last one.
         is_last: bool,
+        /// NULLs do not count.
+        ignores_nulls: bool,
+    },
+    /// The n-th value of the frame: `NTH_VALUE`.
+    Nth {
+        /// Over the input.
+        value: ExprRef,
+        /// From 1.
+        n: usize,
         /// NULLs do not count.
         ignores_nulls: bool,
     },

@@ -61,10 +61,11 @@ impl Places {
         found.map(|(_, span)| *span)
     }
 
-    /// The error with the place of the function or table that it names, if it has none yet.
+    /// The error with the place of the function, table or subquery that it names, if it has none yet.
     pub(super) fn locate(&self, error: Error) -> Error {
         let name = error.message().split('"').nth(1).map(str::to_owned);
         let place = name.and_then(|name| self.of_name(&name));
+        let place = place.or(self.subquery.filter(|_| error.message().contains("subquery")));
         error.at(place)
     }
 }

@@ -126,6 +126,8 @@ pub enum Operation {
     Normalize(NormalizeNode),
     /// Aggregates per window and key.
     WindowAggregate(Box<WindowAggregateNode>),
+    /// Gives rows once for each grouping set.
+    Expand(Box<ExpandNode>),
     /// Aggregates the rows of a changelog per window and key.
     WindowChanges(Box<WindowChangesNode>),
     /// Aggregates the rows of a changelog per key.
@@ -443,11 +445,22 @@ pub enum AggregatePhase {
     Final,
 }
 
+/// See [`Operation::Expand`]. Output columns: those of the input, the keys with NULLs, the number of the set.
+#[derive(Debug, Clone)]
+pub struct ExpandNode {
+    /// The keys of all sets.
+    pub keys: Vec<usize>,
+    /// For each set, which of the keys are NULL in it.
+    pub sets: Vec<Vec<bool>>,
+}
+
 /// See [`Operation::GroupChanges`]. Output columns: the keys, then the aggregates.
 #[derive(Debug, Clone)]
 pub struct GroupChangesNode {
     /// Group keys; none: all rows are one group.
     pub keys: Vec<usize>,
+    /// Values of the last key whose group is of all rows, and there without any.
+    pub whole: Vec<u64>,
     /// What to compute.
     pub aggregates: Vec<AggregateCall>,
     /// How long groups are kept that no row changes.

@@ -315,6 +315,11 @@ impl StatementParser<'_> {
     pub(super) fn diagnose(&mut self, question: Question) -> Result<Statement, Error> {
         self.expect(question.words())?;
         let json = self.take(&["JSON"]);
+        if ["SELECT", "WITH", "VALUES", "INSERT"].iter().any(|word| self.peek_word(word)) {
+            return Err(self.expected("a job, not a query").hint(
+                "Run the query first, then ask without it: of the job that ran last, or of one by its number or name.",
+            ));
+        }
         let is_job = !self.at_end() && !self.peek_word("WHERE") && !self.peek_word("FOR");
         let job = if is_job { Some(self.job()?) } else { None };
         let of_key = match question == Question::Window && self.take(&["WHERE"]) {

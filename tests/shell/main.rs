@@ -54,6 +54,17 @@ fn tab_completes_and_up_recalls() {
 }
 
 #[test]
+fn what_is_typed_ahead_waits_for_its_turn() {
+    let (_folder, mut terminal) = shell();
+    terminal.press(
+        "CREATE TEMPORARY VIEW v AS SELECT 40 AS n;\rSELECT n + 1 AS a FROM v;\rSELECT n + 2 AS b FROM v;\r",
+    );
+    let shown = terminal
+        .wait_for("the last row", |screen| screen.contains("| 42 |") && last_line(screen) == "tidegate>");
+    assert!(shown.contains("created view") && shown.contains("| 41 |"), "{shown}");
+}
+
+#[test]
 fn two_hundred_lines_are_pasted_at_once() {
     let (_folder, mut terminal) = shell();
     let mut script = String::new();
@@ -115,6 +126,22 @@ fn an_insert_that_does_not_end_runs_beside_the_prompt() {
     // Nothing runs any more: the shell is left at once.
     terminal.press(CTRL_D);
     assert_eq!(terminal.ended(), 0);
+}
+
+#[test]
+fn a_shell_that_is_terminated_drains_its_jobs() {
+    let (folder, mut terminal) = shell();
+    terminal.run(ENDLESS, "created table");
+    let sink = "CREATE TABLE out (n BIGINT) WITH ('path' = 'out.json', 'format' = 'json');";
+    terminal.run(sink, "created table \"out\"");
+    terminal.run("INSERT INTO out SELECT n FROM ticks;", "job 1 (out) runs in the background");
+    terminal.terminate();
+    assert_eq!(terminal.ended(), 0);
+    // The file is whole: it has its name, and nothing is left beside it.
+    let names =
+        fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let left: Vec<String> = names.filter(|name| name.contains("out")).collect();
+    assert_eq!(left, ["out.json"]);
 }
 
 #[test]

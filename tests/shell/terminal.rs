@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::path::Path;
+use std::process::Command;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -103,6 +104,13 @@ impl Terminal {
         let size = PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 };
         self.master.resize(size).expect("resizes");
         self.screen.screen_mut().set_size(rows, columns);
+    }
+
+    /// Sends SIGTERM.
+    pub(crate) fn terminate(&self) {
+        let process = self.child.process_id().expect("the shell runs").to_string();
+        let sent = Command::new("kill").args(["-TERM", &process]).status().expect("kill runs");
+        assert!(sent.success());
     }
 
     /// Waits for the end of the shell; gives its exit code.

@@ -2,79 +2,64 @@
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
-use arrow::row::{RowConverter, SortField};
-use foldhash::fast::RandomState;
-use std::collections::HashMap;
 
 use super::{Reversible, Step};
-use crate::error::{Error, code};
-use crate::operator::evaluate::arrow_failure;
+use crate::error::Error;
+use crate::operator::value_sets::ValueSets;
 
-/// Another aggregate, over different values.
+/// Another aggregate of one argument, which counts no NULL, over different values.
 pub(super) struct Distinct {
     inner: Box<dyn Reversible>,
-    converter: RowConverter,
-    /// Of each group, how often each value is there.
-    groups: Vec<HashMap<Box<[u8]>, u64, RandomState>>,
-    bytes: usize,
+    /// How often each value is there.
+    values: ValueSets<u64>,
 }
 
 impl Distinct {
-    pub(super) fn try_new(inner: Box<dyn Reversible>, types: &[DataType]) -> Result<Self, Error> {
-        let fields = types.iter().map(|data_type| SortField::new(data_type.clone())).collect();
-        let converter = RowConverter::new(fields).map_err(|error| {
-            Error::plan(code::NOT_SUPPORTED, format!("DISTINCT can't tell such values apart: {error}"))
-        })?;
-        Ok(Self { inner, converter, groups: Vec::new(), bytes: 0 })
+    pub(super) fn try_new(inner: Box<dyn Reversible>, arg: &DataType) -> Result<Self, Error> {
+        Ok(Self { inner, values: ValueSets::try_new(arg)? })
     }
 }
 
 impl Reversible for Distinct {
     fn grow(&mut self, groups: usize) -> Result<(), Error> {
-        self.groups.resize_with(groups.max(self.groups.len()), HashMap::default);
+        self.values.grow(groups);
         self.inner.grow(groups)
     }
 
     fn run(&mut self, steps: &[Step], args: &[ArrayRef]) -> Result<ArrayRef, Error> {
-        let rows = self.converter.convert_columns(args).map_err(|error| arrow_failure(&error))?;
+        let arg = args.first().ok_or_else(|| Error::internal("aggregate", "an argument lacks"))?;
+        let values = self.values.values(arg)?;
         let mut passed = Vec::with_capacity(steps.len());
         for step in steps {
-            match *step {
-                Step::Add { group, row } => {
-                    let (value, known) = (rows.row(row as usize), &mut self.groups[group as usize]);
-                    if let Some(count) = known.get_mut(value.data()) {
+            let passes = match *step {
+                Step::Add { group, row } => match self.values.add(group, &values, row as usize) {
+                    Some(count) => {
                         *count += 1;
-                        continue;
+                        *count == 1
                     }
-                    known.insert(value.data().into(), 1);
-                    self.bytes += value.data().len();
-                }
+                    None => false,
+                },
                 Step::Remove { group, row } => {
-                    let (value, known) = (rows.row(row as usize), &mut self.groups[group as usize]);
-                    match known.get_mut(value.data()) {
-                        Some(count) if *count > 1 => {
-                            *count -= 1;
-                            continue;
-                        }
-                        Some(_) => drop(known.remove(value.data())),
-                        None => return Err(Error::internal("aggregate", "a row goes that never came")),
-                    }
-                    self.bytes -= value.data().len();
+                    let gone = self.values.remove(group, &values, row as usize, |count| {
+                        *count -= 1;
+                        *count == 0
+                    });
+                    gone?.unwrap_or(false)
                 }
                 Step::Clear { group } => {
-                    let known = std::mem::take(&mut self.groups[group as usize]);
-                    self.bytes -= known.keys().map(|value| value.len()).sum::<usize>();
+                    self.values.clear(group);
+                    true
                 }
-                Step::Give { .. } => {}
+                Step::Give { .. } => true,
+            };
+            if passes {
+                passed.push(*step);
             }
-            passed.push(*step);
         }
         self.inner.run(&passed, args)
     }
 
     fn size(&self) -> usize {
-        let entry = size_of::<Box<[u8]>>() + size_of::<u64>();
-        let entries: usize = self.groups.iter().map(HashMap::capacity).sum();
-        self.inner.size() + entries * entry + self.bytes
+        self.inner.size() + self.values.size()
     }
 }

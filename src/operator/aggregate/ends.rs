@@ -1,4 +1,4 @@
-//! The first and the last value of a frame.
+//! The first, the n-th and the last value of a frame.
 
 use std::collections::VecDeque;
 
@@ -10,13 +10,21 @@ use super::{Reversible, Step, scalar};
 use crate::error::Error;
 use crate::operator::evaluate::failure;
 
-/// FIRST_VALUE or LAST_VALUE. Rows go in the order in which they came.
+/// FIRST_VALUE, NTH_VALUE or LAST_VALUE. Rows go in the order in which they came.
 pub(super) struct Ends {
-    pub(super) is_last: bool,
+    pub(super) place: Place,
     pub(super) ignores_nulls: bool,
     pub(super) removes: bool,
     pub(super) data_type: DataType,
     pub(super) groups: Vec<VecDeque<ScalarValue>>,
+}
+
+/// Which value of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::operator) enum Place {
+    /// Counted from 0.
+    FromFirst(usize),
+    Last,
 }
 
 impl Ends {
@@ -39,10 +47,11 @@ impl Reversible for Ends {
             match *step {
                 Step::Add { group, row } if self.counts(column, row) => {
                     let known = &mut self.groups[group as usize];
-                    match (self.removes, self.is_last, known.is_empty()) {
-                        (true, ..) | (false, _, true) => known.push_back(scalar(column, row)?),
-                        (false, true, false) => known[0] = scalar(column, row)?,
-                        (false, false, false) => {}
+                    match (self.removes, self.place) {
+                        (true, _) => known.push_back(scalar(column, row)?),
+                        (false, Place::FromFirst(place)) if known.len() > place => {}
+                        (false, Place::Last) if !known.is_empty() => known[0] = scalar(column, row)?,
+                        (false, _) => known.push_back(scalar(column, row)?),
                     }
                 }
                 Step::Remove { group, row } if self.counts(column, row) => {
@@ -51,7 +60,10 @@ impl Reversible for Ends {
                 Step::Add { .. } | Step::Remove { .. } => {}
                 Step::Give { group } => {
                     let known = &self.groups[group as usize];
-                    let value = if self.is_last { known.back() } else { known.front() };
+                    let value = match self.place {
+                        Place::FromFirst(place) => known.get(place),
+                        Place::Last => known.back(),
+                    };
                     values.push(value.unwrap_or(&none).clone());
                 }
                 Step::Clear { group } => self.groups[group as usize].clear(),

@@ -22,6 +22,7 @@ use datafusion_common::ScalarValue;
 use self::any::AnyStates;
 use self::distinct::Distinct;
 use self::ends::Ends;
+pub(super) use self::ends::Place;
 use self::extreme::Extremes;
 use super::evaluate::{evaluate, evaluate_condition, failure, one_nan_and_zero};
 use crate::error::Error;
@@ -88,22 +89,22 @@ impl Aggregate {
             (Some(states), false) => states,
             // The least of different values is the least of all.
             (Some(states), true) if matches!(name, "min" | "max") => states,
-            (Some(states), true) => Box::new(Distinct::try_new(states, &types)?),
+            (Some(states), true) => Box::new(Distinct::try_new(states, &types[0])?),
             (None, _) => Box::new(AnyStates::new(Arc::clone(function), removes)),
         };
         Ok(Self { args, filter: call.filter.clone(), states })
     }
 
-    /// The first or last value of frames.
-    pub(super) fn end_of_frame(
+    /// The first, n-th or last value of frames.
+    pub(super) fn value_of_frame(
         value: &ExprRef,
         input: &SchemaRef,
-        is_last: bool,
+        place: Place,
         ignores_nulls: bool,
         removes: bool,
     ) -> Result<Self, Error> {
         let data_type = value.data_type(input).map_err(|error| Error::internal("aggregate", error))?;
-        let states = Box::new(Ends { is_last, ignores_nulls, removes, data_type, groups: Vec::new() });
+        let states = Box::new(Ends { place, ignores_nulls, removes, data_type, groups: Vec::new() });
         Ok(Self { args: vec![Arc::clone(value)], filter: None, states })
     }
 

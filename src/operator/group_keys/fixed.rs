@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::operator::evaluate::arrow_failure;
 
 /// Bytes of a value of this type, if all have as many; a truth value is given one.
-pub(super) fn width(data_type: &DataType) -> Option<usize> {
+pub(in crate::operator) fn width(data_type: &DataType) -> Option<usize> {
     match data_type {
         DataType::Boolean => Some(1),
         _ => data_type.primitive_width().filter(|width| *width <= 16),
@@ -116,14 +116,9 @@ impl GroupKeys for One {
     }
 }
 
-/// Columns that have at most 16 bytes together.
-pub(super) struct Packed {
+/// How the values of columns that have at most 16 bytes together lie in one key.
+pub(in crate::operator) struct Packing {
     columns: Vec<Part>,
-    table: HashTable<(Key, u32)>,
-    keys: Vec<Key>,
-    hasher: FixedState,
-    /// Scratch space: the keys of a batch.
-    batch: Vec<Key>,
 }
 
 struct Part {
@@ -133,40 +128,57 @@ struct Part {
 }
 
 /// The bits of the columns, and a bit for each that is NULL.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
-struct Key {
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(in crate::operator) struct PackedKey {
     high: u64,
     low: u64,
     nulls: u32,
 }
 
-impl Key {
+impl PackedKey {
     fn bits(self) -> u128 {
         u128::from(self.high) << 64 | u128::from(self.low)
     }
 }
 
-impl Packed {
+impl Packing {
     /// `None` if they do not fit.
-    pub(super) fn for_columns(types: &[&DataType]) -> Option<Self> {
+    pub(in crate::operator) fn for_columns(types: &[&DataType]) -> Option<Self> {
         let (mut columns, mut bytes) = (Vec::with_capacity(types.len()), 0);
         for data_type in types {
             let width = width(data_type)?;
             columns.push(Part { data_type: (*data_type).clone(), width, shift: bytes as u32 * 8 });
             bytes += width;
         }
-        (bytes <= 16).then(|| Self {
-            columns,
-            table: HashTable::new(),
-            keys: Vec::new(),
-            hasher: FixedState::default(),
-            batch: Vec::new(),
-        })
+        (bytes <= 16).then_some(Self { columns })
     }
 
-    fn pack<T: Copy + Into<u128>>(&mut self, place: usize, values: &[T], nulls: Option<&NullBuffer>) {
+    /// Writes the keys of rows to `keys`, in place of what it held.
+    pub(in crate::operator) fn pack(&self, columns: &[ArrayRef], keys: &mut Vec<PackedKey>) {
+        keys.clear();
+        keys.resize(columns.first().map_or(0, |column| column.len()), PackedKey::default());
+        for (place, column) in columns.iter().enumerate() {
+            let nulls = column.logical_nulls();
+            let nulls = nulls.as_ref().filter(|nulls| nulls.null_count() > 0);
+            match self.columns[place].width {
+                1 => self.pack_column(place, &values::<u8>(column), nulls, keys),
+                2 => self.pack_column(place, &values::<u16>(column), nulls, keys),
+                4 => self.pack_column(place, &values::<u32>(column), nulls, keys),
+                8 => self.pack_column(place, &values::<u64>(column), nulls, keys),
+                _ => self.pack_column(place, &wide_values(column), nulls, keys),
+            }
+        }
+    }
+
+    fn pack_column<T: Copy + Into<u128>>(
+        &self,
+        place: usize,
+        values: &[T],
+        nulls: Option<&NullBuffer>,
+        keys: &mut [PackedKey],
+    ) {
         let shift = self.columns[place].shift;
-        for (row, (key, value)) in self.batch.iter_mut().zip(values).enumerate() {
+        for (row, (key, value)) in keys.iter_mut().zip(values).enumerate() {
             if nulls.is_some_and(|nulls| nulls.is_null(row)) {
                 key.nulls |= 1 << place;
                 continue;
@@ -176,24 +188,49 @@ impl Packed {
             key.high |= (bits >> 64) as u64;
         }
     }
+
+    /// The columns of keys.
+    pub(in crate::operator) fn columns(
+        &self,
+        keys: impl ExactSizeIterator<Item = PackedKey> + Clone,
+    ) -> Result<Vec<ArrayRef>, Error> {
+        let each = self.columns.iter().enumerate().map(|(place, part)| {
+            let bit = 1 << place;
+            let nulls = keys.clone().any(|key| key.nulls & bit != 0);
+            let nulls = nulls.then(|| keys.clone().map(|key| key.nulls & bit == 0).collect());
+            column(&part.data_type, part.width, keys.clone().map(|key| key.bits() >> part.shift), nulls)
+        });
+        each.collect()
+    }
+}
+
+/// Columns that have at most 16 bytes together.
+pub(super) struct Packed {
+    packing: Packing,
+    table: HashTable<(PackedKey, u32)>,
+    keys: Vec<PackedKey>,
+    hasher: FixedState,
+    /// Scratch space: the keys of a batch.
+    batch: Vec<PackedKey>,
+}
+
+impl Packed {
+    /// `None` if they do not fit.
+    pub(super) fn for_columns(types: &[&DataType]) -> Option<Self> {
+        Some(Self {
+            packing: Packing::for_columns(types)?,
+            table: HashTable::new(),
+            keys: Vec::new(),
+            hasher: FixedState::default(),
+            batch: Vec::new(),
+        })
+    }
 }
 
 impl GroupKeys for Packed {
     fn intern(&mut self, columns: &[ArrayRef], ids: &mut Vec<usize>) -> Result<(), Error> {
         ids.clear();
-        self.batch.clear();
-        self.batch.resize(columns[0].len(), Key::default());
-        for (place, column) in columns.iter().enumerate() {
-            let nulls = column.logical_nulls();
-            let nulls = nulls.as_ref().filter(|nulls| nulls.null_count() > 0);
-            match self.columns[place].width {
-                1 => self.pack(place, &values::<u8>(column), nulls),
-                2 => self.pack(place, &values::<u16>(column), nulls),
-                4 => self.pack(place, &values::<u32>(column), nulls),
-                8 => self.pack(place, &values::<u64>(column), nulls),
-                _ => self.pack(place, &wide_values(column), nulls),
-            }
-        }
+        self.packing.pack(columns, &mut self.batch);
         let (hasher, keys) = (&self.hasher, &mut self.keys);
         for key in &self.batch {
             let entry = self.table.entry(
@@ -219,21 +256,28 @@ impl GroupKeys for Packed {
     }
 
     fn size(&self) -> usize {
-        self.table.capacity() * size_of::<(Key, u32)>() + self.keys.capacity() * size_of::<Key>()
+        self.table.capacity() * size_of::<(PackedKey, u32)>() + self.keys.capacity() * size_of::<PackedKey>()
     }
 
     fn columns(&self) -> Result<Vec<ArrayRef>, Error> {
-        let each = self.columns.iter().enumerate().map(|(place, part)| {
-            let bit = 1 << place;
-            let nulls = self.keys.iter().any(|key| key.nulls & bit != 0);
-            let nulls = nulls.then(|| self.keys.iter().map(|key| key.nulls & bit == 0).collect());
-            column(&part.data_type, part.width, self.keys.iter().map(|key| key.bits() >> part.shift), nulls)
-        });
-        each.collect()
+        self.packing.columns(self.keys.iter().copied())
     }
 
     fn into_columns(self: Box<Self>) -> Result<Vec<ArrayRef>, Error> {
         self.columns()
+    }
+}
+
+/// The values of a column of at most eight bytes each as plain numbers.
+pub(in crate::operator) fn bits(column: &ArrayRef, width: usize) -> ScalarBuffer<u64> {
+    fn widened<T: ArrowNativeType + From<bool> + Into<u64>>(column: &ArrayRef) -> ScalarBuffer<u64> {
+        values::<T>(column).iter().map(|value| (*value).into()).collect()
+    }
+    match width {
+        1 => widened::<u8>(column),
+        2 => widened::<u16>(column),
+        4 => widened::<u32>(column),
+        _ => values::<u64>(column),
     }
 }
 

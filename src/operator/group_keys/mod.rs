@@ -17,6 +17,8 @@ use arrow::datatypes::{DataType, Schema};
 
 use crate::error::Error;
 
+pub(super) use fixed::{PackedKey, Packing, bits, width as fixed_width};
+
 /// The keys of groups, numbered from 0 as they are first seen.
 pub(super) trait GroupKeys: Send {
     /// Writes the number of each row's group to `ids`, in place of what it held.

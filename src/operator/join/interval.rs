@@ -1,6 +1,6 @@
 //! Rows of two inputs whose times are not far apart.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,6 +9,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 
 use super::padding::side_by_side;
+use super::waiting::{Waiting, WaitingRow};
 use crate::error::Error;
 use crate::operator::evaluate::evaluate_condition;
 use crate::operator::in_time::in_time;
@@ -39,9 +40,8 @@ pub(in crate::operator) struct IntervalJoin {
     schema: SchemaRef,
     numbers: KeyNumbers,
     groups: Vec<Group>,
-    /// Rows that the watermark has not passed: by time, input, arrival.
-    waiting: BTreeMap<(i64, usize, u64), (u32, u32)>,
-    next_row: u64,
+    /// Rows that the watermark has not passed.
+    waiting: Waiting,
     watermark: i64,
     /// The last watermark that was given.
     given: i64,
@@ -109,8 +109,7 @@ impl IntervalJoin {
             schema: Arc::clone(schema),
             numbers: KeyNumbers::default(),
             groups: Vec::new(),
-            waiting: BTreeMap::new(),
-            next_row: 0,
+            waiting: Waiting::default(),
             watermark: i64::MIN,
             given: i64::MIN,
             arrived: None,
@@ -150,45 +149,43 @@ impl IntervalJoin {
         self.arrived = self.arrived.max(Some(batch.arrived));
         let slots = side.store.add(rows)?;
         side.met.resize(side.store.bound(), false);
-        for (slot, (time, group)) in slots.into_iter().zip(places) {
-            self.waiting.insert((time, input, self.next_row), (slot, group));
-            self.next_row += 1;
-        }
+        let rows = slots.into_iter().zip(places);
+        self.waiting.add(input, rows.map(|(slot, (time, group))| (time, slot, group)));
         Ok(())
     }
 
     /// Brings event time to `watermark`: at each time first its rows, then those that are gone.
     fn advance(&mut self, watermark: i64, out: &mut Output) -> Result<(), Error> {
-        loop {
-            let row = self.waiting.first_key_value().map(|(key, _)| (key.0, 0, key.1));
-            let gone =
-                (0..2).filter_map(|input| self.sides[input].passed.front().map(|one| (one.0, 1, input)));
-            let next = row.into_iter().chain(gone).min().filter(|next| next.0 <= watermark);
-            match next {
-                None => break,
-                Some((_, 0, _)) => {
-                    if let Some(((time, input, _), (slot, group))) = self.waiting.pop_first() {
-                        self.pass(input, time, slot, group, out)?;
-                    }
-                }
-                Some((_, _, input)) => self.forget(input),
-            }
+        for row in self.waiting.take(watermark) {
+            self.forget(row.time.saturating_sub(1), out)?;
+            self.pass(row, out)?;
             if self.found.len() >= BATCH_ROWS {
                 self.flush(out)?;
             }
         }
+        self.forget(watermark, out)?;
         self.flush(out)
     }
 
+    /// Forgets the rows that nothing can join after that time.
+    fn forget(&mut self, time: i64, out: &mut Output) -> Result<(), Error> {
+        let due = |side: &Side| side.passed.front().map(|one| one.0);
+        loop {
+            let input = match (due(&self.sides[0]), due(&self.sides[1])) {
+                (Some(first), second) if first <= time && second.is_none_or(|second| first <= second) => 0,
+                (_, Some(second)) if second <= time => 1,
+                _ => return Ok(()),
+            };
+            self.forget_oldest(input);
+            if self.found.len() >= BATCH_ROWS {
+                self.flush(out)?;
+            }
+        }
+    }
+
     /// The watermark passes a row: it is joined with those before it.
-    fn pass(
-        &mut self,
-        input: usize,
-        time: i64,
-        slot: u32,
-        group: u32,
-        out: &mut Output,
-    ) -> Result<(), Error> {
+    fn pass(&mut self, row: WaitingRow, out: &mut Output) -> Result<(), Error> {
+        let (input, WaitingRow { time, slot, group, .. }) = (row.input(), row);
         let until = match input {
             0 => self.upper_us.map_or(i64::MAX, |upper| time.saturating_add(upper)),
             _ => self.lower_us.map_or(i64::MAX, |lower| time.saturating_sub(lower)),
@@ -220,7 +217,7 @@ impl IntervalJoin {
     }
 
     /// Nothing can join the oldest row of an input any more.
-    fn forget(&mut self, input: usize) {
+    fn forget_oldest(&mut self, input: usize) {
         let Some((_, slot, group)) = self.sides[input].passed.pop_front() else { return };
         self.found.push(Found::Gone(input, slot));
         if group == ALONE {
@@ -339,7 +336,7 @@ impl Operator for IntervalJoin {
             side.store.size() + side.met.capacity() + passed + grouped
         };
         let groups = self.groups.capacity() * size_of::<Group>();
-        let waiting = self.waiting.len() * size_of::<((i64, usize, u64), (u32, u32))>();
+        let waiting = self.waiting.size();
         StateSize {
             windows: self.numbers.len(),
             rows: self.sides.iter().map(|side| side.store.len()).sum(),

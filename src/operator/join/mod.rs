@@ -12,9 +12,11 @@ mod padding;
 mod regular;
 #[cfg(test)]
 mod regular_tests;
+mod slots;
 mod temporal;
 #[cfg(test)]
 mod temporal_tests;
+mod waiting;
 mod window;
 
 pub(super) use interval::IntervalJoin;

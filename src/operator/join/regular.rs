@@ -10,20 +10,22 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 
 use super::padding::side_by_side;
+use super::slots::Slots;
+use super::waiting::Waiting;
 use crate::error::Error;
 use crate::operator::evaluate::{arrow_failure, evaluate_condition};
 use crate::operator::expiry::{Expiry, written_at};
 use crate::operator::keys::{KeyFormat, KeyNumbers, KeyRows};
 use crate::operator::store::RowStore;
 use crate::operator::{BATCH_ROWS, Operator, Output, StateSize};
-use crate::plan::{ExprRef, JoinKind, RegularJoinNode, StateTtl, TtlClock};
-use crate::stream::{RowKind, RowKinds, StreamBatch, Watermark};
+use crate::plan::{ExprRef, Horizon, JoinKind, RegularJoinNode, StateTtl, TtlClock};
+use crate::stream::{RowKind, RowKinds, StreamBatch, Watermark, event_times};
 
 /// Joins each row with all that have come of the other input, and takes results away when rows go or a
 /// row without partner finds one.
 ///
-/// Wakes on: batches. State: all rows of both inputs that have not gone; with a time to live only as long, and
-/// by event time rows make no pair whose times are that far apart. Order: as rows come. Watermark:
+/// Wakes on: batches. State: all rows of both inputs that have not gone, but those that nothing to come can
+/// join; with a time to live only as long, and by event time rows make no pair whose times are that far apart. Order: as rows come. Watermark:
 /// forwarded; it says nothing of the rows.
 pub(in crate::operator) struct RegularJoin {
     kind: JoinKind,
@@ -34,7 +36,7 @@ pub(in crate::operator) struct RegularJoin {
     schema: SchemaRef,
     numbers: KeyNumbers,
     /// Of each key the slots of its rows in both inputs.
-    groups: Vec<[Vec<u32>; 2]>,
+    groups: Vec<[Slots; 2]>,
     ttl: Option<[StateTtl; 2]>,
 }
 
@@ -47,6 +49,9 @@ struct Side {
     /// Finds a row that goes; `None`: rows only come.
     identities: Option<Identities>,
     expiry: Option<Expiry>,
+    horizon: Option<Horizon>,
+    /// With a horizon: the rows, by when nothing can join them any more.
+    over: Waiting,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -74,6 +79,8 @@ const ALONE: u32 = u32::MAX;
 
 /// A row of a batch with the slot that it has.
 struct Arrival {
+    /// Its place in the batch.
+    row: usize,
     comes: bool,
     slot: u32,
     group: u32,
@@ -117,6 +124,8 @@ impl RegularJoin {
                 rows: Vec::new(),
                 identities,
                 expiry: node.ttl.map(|ttl| Expiry::new(ttl[input])),
+                horizon: node.horizons[input],
+                over: Waiting::default(),
             })
         };
         Ok(Self {
@@ -139,6 +148,7 @@ impl RegularJoin {
 
     fn take(&mut self, input: usize, batch: &StreamBatch, out: &mut Output) -> Result<(), Error> {
         let (arrivals, late) = self.arrivals(input, batch)?;
+        self.note_horizon(input, batch, &arrivals)?;
         out.counts.used += batch.num_rows() as u64 - late;
         out.counts.late += late;
         let mut from = 0;
@@ -155,7 +165,7 @@ impl RegularJoin {
         for gone in arrivals.iter().filter(|arrival| !arrival.comes) {
             self.sides[input].store.release(gone.slot);
             // Not sooner: a later row of the batch may have the key.
-            if gone.group != ALONE && self.groups[gone.group as usize].iter().all(Vec::is_empty) {
+            if gone.group != ALONE && self.groups[gone.group as usize].iter().all(Slots::is_empty) {
                 self.numbers.release(gone.group);
             }
         }
@@ -218,9 +228,23 @@ impl RegularJoin {
             }
             let is_over = !comes && is_over(self.ttl.as_ref(), kept.written, running);
             late += u64::from(is_over);
-            arrivals.push(Arrival { comes, slot, group, running, is_over });
+            arrivals.push(Arrival { row, comes, slot, group, running, is_over });
         }
         Ok((arrivals, late))
+    }
+
+    /// Notes when nothing can join the rows of a batch any more.
+    fn note_horizon(&mut self, input: usize, batch: &StreamBatch, arrivals: &[Arrival]) -> Result<(), Error> {
+        let side = &mut self.sides[input];
+        let Some(horizon) = side.horizon else { return Ok(()) };
+        let (times, nulls) = event_times(batch.rows.column(horizon.time))?;
+        let over = |row: usize| match nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+            true => i64::MIN,
+            false => times[row].saturating_add(horizon.behind_us),
+        };
+        let rows = arrivals.iter().map(|arrival| (over(arrival.row), arrival.slot, arrival.group));
+        side.over.add(0, rows);
+        Ok(())
     }
 
     /// The slots of the other input's rows with the key of a row.
@@ -228,7 +252,7 @@ impl RegularJoin {
         let others: &[u32] = match arrival.group {
             _ if arrival.is_over => &[],
             ALONE => &[],
-            group => &self.groups[group as usize][1 - input],
+            group => self.groups[group as usize][1 - input].as_slice(),
         };
         let own = self.sides[input].rows[arrival.slot as usize];
         let (comes, running, rows, ttl) =
@@ -331,7 +355,7 @@ impl RegularJoin {
         }
         let group = &mut self.groups[arrival.group as usize];
         if arrival.comes {
-            let place = group[input].len() as u32;
+            let place = group[input].as_slice().len() as u32;
             let kept = &mut rows[arrival.slot as usize];
             (kept.partners, kept.place) = (partners, place);
             group[input].push(arrival.slot);
@@ -339,7 +363,7 @@ impl RegularJoin {
         }
         let place = rows[arrival.slot as usize].place;
         group[input].swap_remove(place as usize);
-        if let Some(moved) = group[input].get(place as usize) {
+        if let Some(moved) = group[input].as_slice().get(place as usize) {
             rows[*moved as usize].place = place;
         }
     }
@@ -356,10 +380,27 @@ impl RegularJoin {
                     identities.numbers.release(identity);
                 }
             }
-            self.settle(input, &Arrival { comes: false, slot, group, running: i64::MIN, is_over: true }, 0);
+            let gone = Arrival { row: 0, comes: false, slot, group, running: i64::MIN, is_over: true };
+            self.settle(input, &gone, 0);
             self.sides[input].store.release(slot);
-            if group != ALONE && self.groups[group as usize].iter().all(Vec::is_empty) {
+            if group != ALONE && self.groups[group as usize].iter().all(Slots::is_empty) {
                 self.numbers.release(group);
+            }
+        }
+    }
+
+    /// Forgets rows of an input that only come and that nothing can join any more.
+    fn prune(&mut self, input: usize, watermark: i64) {
+        let side = &mut self.sides[input];
+        for row in side.over.take(watermark) {
+            side.store.release(row.slot);
+            if row.group == ALONE {
+                continue;
+            }
+            let group = &mut self.groups[row.group as usize];
+            group[input].remove(row.slot);
+            if group.iter().all(Slots::is_empty) {
+                self.numbers.release(row.group);
             }
         }
     }
@@ -425,6 +466,7 @@ impl Operator for RegularJoin {
             let expiry = self.sides[input].expiry.as_mut();
             let over = expiry.map_or_else(Vec::new, |expiry| expiry.at_watermark(watermark.0));
             self.expire(input, over);
+            self.prune(input, watermark.0);
         }
         out.watermark(watermark);
         Ok(())
@@ -448,12 +490,14 @@ impl Operator for RegularJoin {
             let identities = side.identities.as_ref().map_or(0, |identities| {
                 identities.numbers.size() + identities.slots.capacity() * size_of::<Vec<u32>>()
             });
-            side.store.size() + side.rows.capacity() * size_of::<Kept>() + identities
+            side.store.size() + side.rows.capacity() * size_of::<Kept>() + identities + side.over.size()
         };
+        let several: usize = self.groups.iter().flatten().map(Slots::size).sum();
+        let groups = self.groups.capacity() * size_of::<[Slots; 2]>() + several;
         StateSize {
             windows: 0,
             rows: self.sides.iter().map(|side| side.store.len()).sum(),
-            bytes: self.sides.iter().map(side).sum::<usize>() + self.numbers.size(),
+            bytes: self.sides.iter().map(side).sum::<usize>() + self.numbers.size() + groups,
         }
     }
 }

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion_expr::Operator as Comparison;
-use datafusion_physical_expr::expressions::{BinaryExpr, Column};
+use datafusion_physical_expr::expressions::{BinaryExpr, CastExpr, Column, lit};
 use proptest::prelude::*;
 
-use crate::operator::testing::{Row, input, lines, plan_node, record_batch};
+use crate::operator::testing::{MS, Row, input, lines, plan_node, record_batch};
 use crate::operator::{Operator, Output, create};
-use crate::plan::{ExprRef, JoinKind, Operation, RegularJoinNode};
-use crate::stream::{RowKind, RowKinds, StreamBatch, StreamElement};
+use crate::plan::{ExprRef, Horizon, JoinKind, Operation, RegularJoinNode};
+use crate::stream::{RowKind, RowKinds, StreamBatch, StreamElement, Watermark};
 use RowKind::{Delete, Insert, UpdateAfter, UpdateBefore};
 
 const KINDS: [JoinKind; 6] =
@@ -28,17 +28,26 @@ fn join(kind: JoinKind, with_condition: bool, updating: bool) -> Box<dyn Operato
         Comparison::Lt,
         Arc::new(Column::new("v", 5)),
     ));
-    let node = RegularJoinNode {
+    let less = with_condition.then_some(less);
+    operator(node(kind, less, pair, updating), kind)
+}
+
+fn node(kind: JoinKind, condition: Option<ExprRef>, pair: SchemaRef, updating: bool) -> RegularJoinNode {
+    RegularJoinNode {
         kind,
         keys: [vec![1], vec![1]],
         null_is_equal: false,
-        condition: with_condition.then_some(less),
-        pair: Arc::clone(&pair),
+        condition,
+        pair,
         first_width: 3,
         updating: [updating; 2],
         ttl: None,
-    };
-    let schema = if kind.gives_pairs() { pair } else { input() };
+        horizons: [None; 2],
+    }
+}
+
+fn operator(node: RegularJoinNode, kind: JoinKind) -> Box<dyn Operator> {
+    let schema = if kind.gives_pairs() { Arc::clone(&node.pair) } else { input() };
     create(&plan_node(Operation::RegularJoin(Box::new(node)), schema), &input()).unwrap()
 }
 
@@ -168,4 +177,82 @@ fn a_row_without_partner_finds_one_and_loses_it() {
     ];
     assert_eq!(given, expected.map(|(kind, line)| (kind, line.to_owned())));
     assert_eq!(left.state().rows, 1, "b2 is left");
+}
+
+/// Rows of one input, whose times go on with the watermark but for late ones, and of the other, whose times are
+/// always after it: the first row is within 3 ms before the second one's time.
+fn near(kind: JoinKind, prunes: bool, other: usize) -> Box<dyn Operator> {
+    let columns = || input().fields().iter().map(|field| field.as_ref().clone()).collect::<Vec<Field>>();
+    let pair: SchemaRef = Arc::new(Schema::new([columns(), columns()].concat()));
+    let time = |input: usize| -> ExprRef { Arc::new(Column::new("ts", 3 * input)) };
+    let (row, window) = (time(1 - other), time(other));
+    let three: ExprRef = Arc::new(CastExpr::new(lit(3i64), DataType::Duration(TimeUnit::Millisecond), None));
+    let start = Arc::new(BinaryExpr::new(Arc::clone(&window), Comparison::Minus, three));
+    let from: ExprRef = Arc::new(BinaryExpr::new(Arc::clone(&row), Comparison::GtEq, start));
+    let to: ExprRef = Arc::new(BinaryExpr::new(row, Comparison::LtEq, window));
+    let condition: ExprRef = Arc::new(BinaryExpr::new(from, Comparison::And, to));
+    let mut node = node(kind, Some(condition), pair, false);
+    node.horizons[1 - other] = prunes.then_some(Horizon { time: 0, behind_us: 3 * MS });
+    operator(node, kind)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 100,
+        failure_persistence: None,
+        rng_seed: proptest::test_runner::RngSeed::Fixed(20_240_310),
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn what_nothing_can_join_is_not_missed(
+        steps in prop::collection::vec((0u8..4, 0usize..4, 0i64..8), 0..60),
+        kind in 0usize..6,
+        other in 0usize..2,
+    ) {
+        let names = [Some("a"), Some("b"), Some("c"), None];
+        let kind = KINDS[kind];
+        let mut joins = [near(kind, true, other), near(kind, false, other)];
+        let mut outs = [Output::default(), Output::default()];
+        let mut watermark = 0;
+        for (number, (does, key, time)) in steps.iter().enumerate() {
+            for (join, out) in joins.iter_mut().zip(&mut outs) {
+                let value = Some(number as i64);
+                let batch = |time| StreamBatch::inserts(record_batch(&[(time, names[*key], value)]), Instant::now());
+                match does {
+                    0 => join.process_watermark(Watermark((watermark + 1 + time) * MS), out).unwrap(),
+                    1 if other == 0 => join.process_batch(batch(Some(watermark + 1 + time)), out).unwrap(),
+                    1 => join.process_second(batch(Some(watermark + 1 + time)), out).unwrap(),
+                    _ => {
+                        // Any time, or none.
+                        let time = (*time > 0).then_some(watermark + time - 5);
+                        match other {
+                            0 => join.process_second(batch(time), out).unwrap(),
+                            _ => join.process_batch(batch(time), out).unwrap(),
+                        }
+                    }
+                }
+            }
+            if *does == 0 {
+                watermark += 1 + time;
+            }
+        }
+        let [prunes, keeps] = &mut outs;
+        let given = |out: &mut Output| {
+            let (mut changes, mut all) = (Vec::new(), Vec::new());
+            for element in out.drain() {
+                if let StreamElement::Batch(batch) = element {
+                    changes.extend(batch.kinds.map(|kinds| kinds.values().to_vec()).unwrap_or_default());
+                    all.extend(lines(&batch.rows));
+                }
+            }
+            (changes, all)
+        };
+        prop_assert_eq!(given(prunes), given(keeps));
+        prop_assert_eq!(prunes.counts, keeps.counts);
+        let [prunes, _] = &mut joins;
+        let windows = steps.iter().filter(|step| step.0 == 1).count();
+        prunes.process_watermark(Watermark((watermark + 20) * MS), &mut outs[0]).unwrap();
+        prop_assert!(prunes.state().rows <= windows, "no row of the other input is left");
+    }
 }

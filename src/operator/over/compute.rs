@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, Int64Array, UInt32Array};
+use arrow::array::{Array, ArrayRef, Float64Array, Int64Array, UInt32Array};
 use arrow::compute::{interleave, take};
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use datafusion_common::ScalarValue;
 
 use super::frame::{self, Span};
+use super::over_nulls::ShiftOverNulls;
 use crate::error::Error;
-use crate::operator::aggregate::{Aggregate, Step};
+use crate::operator::aggregate::{Aggregate, Place, Step};
 use crate::operator::evaluate::{arrow_failure, evaluate, failure};
 use crate::plan::{ExprRef, FrameBound, FrameUnit, OverCall, OverFrame, OverFunction};
 
@@ -97,7 +98,11 @@ enum Call {
     RowNumber,
     Rank,
     DenseRank,
+    PercentRank,
+    CumeDist,
+    Ntile(u64),
     Shift { value: ExprRef, by: i64, default: ScalarValue },
+    ShiftOverNulls(ShiftOverNulls),
     Aggregate { aggregate: Box<Aggregate>, frame: OverFrame, spans: Vec<Span> },
 }
 
@@ -114,11 +119,22 @@ impl Computer {
                 OverFunction::RowNumber => Call::RowNumber,
                 OverFunction::Rank => Call::Rank,
                 OverFunction::DenseRank => Call::DenseRank,
-                OverFunction::Shift { value, by, default } => {
+                OverFunction::PercentRank => Call::PercentRank,
+                OverFunction::CumeDist => Call::CumeDist,
+                OverFunction::Ntile { buckets } => Call::Ntile(*buckets),
+                OverFunction::Shift { value, by, default, ignores_nulls: false } => {
                     Call::Shift { value: Arc::clone(value), by: *by, default: default.clone() }
                 }
+                OverFunction::Shift { value, by, default, ignores_nulls: true } => {
+                    Call::ShiftOverNulls(ShiftOverNulls::new(value, *by, default))
+                }
                 OverFunction::End { value, is_last, ignores_nulls } => {
-                    over(Aggregate::end_of_frame(value, input, *is_last, *ignores_nulls, removes)?)
+                    let place = if *is_last { Place::Last } else { Place::FromFirst(0) };
+                    over(Aggregate::value_of_frame(value, input, place, *ignores_nulls, removes)?)
+                }
+                OverFunction::Nth { value, n, ignores_nulls } => {
+                    let place = Place::FromFirst(n.saturating_sub(1));
+                    over(Aggregate::value_of_frame(value, input, place, *ignores_nulls, removes)?)
                 }
                 OverFunction::Aggregate(aggregate) => over(Aggregate::try_new(aggregate, input, removes)?),
             })
@@ -132,8 +148,10 @@ impl Computer {
         let groups = groups.max(self.progress.len());
         self.progress.resize(groups, Progress::default());
         for call in &mut self.calls {
-            if let Call::Aggregate { spans, .. } = call {
-                spans.resize(groups, Span::default());
+            match call {
+                Call::Aggregate { spans, .. } => spans.resize(groups, Span::default()),
+                Call::ShiftOverNulls(shift) => shift.grow(groups),
+                _ => {}
             }
         }
     }
@@ -180,7 +198,27 @@ impl Computer {
                     }
                     Arc::new(Int64Array::from(ranks))
                 }
+                Call::PercentRank => {
+                    let rank = |(part, row): (&Part, usize)| {
+                        let before = work.peer_start(row) - part.from;
+                        if before == 0 { 0.0 } else { before as f64 / (part.to - part.from - 1) as f64 }
+                    };
+                    Arc::new(Float64Array::from_iter_values(work.new_rows().map(rank)))
+                }
+                Call::CumeDist => {
+                    let share = |(part, row): (&Part, usize)| {
+                        (work.peer_end(row) - part.from) as f64 / (part.to - part.from) as f64
+                    };
+                    Arc::new(Float64Array::from_iter_values(work.new_rows().map(share)))
+                }
+                Call::Ntile(buckets) => {
+                    let bucket = |(part, row): (&Part, usize)| {
+                        bucket((row - part.from) as u64, (part.to - part.from) as u64, *buckets)
+                    };
+                    Arc::new(Int64Array::from_iter_values(work.new_rows().map(bucket)))
+                }
                 Call::Shift { value, by, default } => shifted(work, value, *by, default)?,
+                Call::ShiftOverNulls(shift) => shift.run(work)?,
                 Call::Aggregate { aggregate, frame, spans } => {
                     let mut steps: Vec<Step> =
                         cleared.iter().map(|group| Step::Clear { group: *group }).collect();
@@ -205,7 +243,13 @@ impl Computer {
     pub(super) fn retain(&mut self, group: u32) -> u64 {
         let rows = self.progress[group as usize].rows;
         let first = self.calls.iter().map(|call| match call {
-            Call::RowNumber | Call::Rank | Call::DenseRank => rows,
+            Call::RowNumber
+            | Call::Rank
+            | Call::DenseRank
+            | Call::PercentRank
+            | Call::CumeDist
+            | Call::Ntile(_)
+            | Call::ShiftOverNulls(_) => rows,
             Call::Shift { by, .. } => rows.saturating_sub(by.unsigned_abs()),
             Call::Aggregate { frame, spans, .. } => match frame.start {
                 FrameBound::Unbounded => spans[group as usize].end,
@@ -221,8 +265,10 @@ impl Computer {
     pub(super) fn clear(&mut self, group: u32) {
         self.progress[group as usize] = Progress::default();
         for call in &mut self.calls {
-            if let Call::Aggregate { spans, .. } = call {
-                spans[group as usize] = Span::default();
+            match call {
+                Call::Aggregate { spans, .. } => spans[group as usize] = Span::default(),
+                Call::ShiftOverNulls(shift) => shift.clear(group),
+                _ => {}
             }
         }
         self.cleared.push(group);
@@ -247,10 +293,19 @@ impl Computer {
             Call::Aggregate { aggregate, spans, .. } => {
                 aggregate.size() + spans.capacity() * size_of::<Span>()
             }
+            Call::ShiftOverNulls(shift) => shift.size(),
             _ => 0,
         };
         self.calls.iter().map(call).sum::<usize>() + self.progress.capacity() * size_of::<Progress>()
     }
+}
+
+/// The bucket of a row, from 1: rows are dealt evenly, the first buckets get one more.
+fn bucket(row: u64, rows: u64, buckets: u64) -> i64 {
+    let (each, more) = (rows / buckets, rows % buckets);
+    let of_larger = more * (each + 1);
+    let bucket = if row < of_larger { row / (each + 1) } else { more + (row - of_larger) / each.max(1) };
+    i64::try_from(bucket + 1).unwrap_or(i64::MAX)
 }
 
 /// The value of the row that stands `by` rows before each.
@@ -269,4 +324,18 @@ fn shifted(work: &Work<'_>, value: &ExprRef, by: i64, default: &ScalarValue) -> 
         work.new_rows().map(other).map(|row| row.map_or((1, 0), |row| (0, row))).collect();
     let pieces: [&dyn Array; 2] = [values.as_ref(), default.as_ref()];
     interleave(&pieces, &picks).map_err(|error| arrow_failure(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_even_and_the_first_ones_larger() {
+        let dealt = |rows, buckets| (0..rows).map(|row| bucket(row, rows, buckets)).collect::<Vec<_>>();
+        assert_eq!(dealt(6, 4), [1, 1, 2, 2, 3, 4]);
+        assert_eq!(dealt(4, 2), [1, 1, 2, 2]);
+        assert_eq!(dealt(2, 5), [1, 2]);
+        assert_eq!(dealt(3, 1), [1, 1, 1]);
+    }
 }

@@ -12,6 +12,7 @@ mod at_close;
 mod compute;
 mod event_time;
 mod frame;
+mod over_nulls;
 #[cfg(test)]
 mod tests;
 

@@ -99,8 +99,12 @@ fn expected(rows: &[Row], delay: i64) -> (Vec<String>, u64) {
 }
 
 fn all_calls() -> Vec<OverCall> {
-    let shift =
-        OverFunction::Shift { value: column(2), by: 2, default: datafusion_common::ScalarValue::Int64(None) };
+    let shift = OverFunction::Shift {
+        value: column(2),
+        by: 2,
+        default: datafusion_common::ScalarValue::Int64(None),
+        ignores_nulls: false,
+    };
     let peers = OverFrame { unit: FrameUnit::Range, ..ROW };
     vec![
         call(OverFunction::RowNumber, ROW),

@@ -49,6 +49,11 @@ impl Call {
         types.collect::<Result<_, _>>().map_err(|error| Error::internal("WindowAggregate", error))
     }
 
+    /// Whether both have the same argument, whose value does not depend on their filters.
+    pub(super) fn reads_the_column_of(&self, other: &Self) -> bool {
+        self.args == other.args && self.args.iter().all(is_safe)
+    }
+
     /// Accumulators for the groups of one table.
     pub(super) fn accumulator(&self) -> Result<Box<dyn GroupsAccumulator>, Error> {
         if self.is_native {

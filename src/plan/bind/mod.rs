@@ -89,6 +89,8 @@ impl Session {
         config.sql_parser.enable_ident_normalization = false;
         config.sql_parser.map_string_types_to_utf8view = false;
         config.sql_parser.collect_spans = true;
+        // No operator computes a subquery: all become joins.
+        config.optimizer.enable_physical_uncorrelated_scalar_subquery = false;
         Arc::new(Self {
             catalog: catalog.clone(),
             connectors: Arc::clone(connectors),

@@ -12,10 +12,11 @@ use sqlparser::ast::{
 };
 
 use super::{Session, find_relation, single_name};
-use crate::catalog::Relation;
-use crate::error::{Error, code};
+use crate::catalog::{Relation, Table};
+use crate::error::{Error, Span, code};
 use crate::plan::as_of::AS_OF;
 use crate::plan::diagnose::from_sql_span;
+use crate::plan::latest::latest;
 use crate::sql::{TreeRewriter, Walk};
 
 /// Marks the joins with versions.
@@ -44,42 +45,32 @@ impl Versions<'_> {
             return Ok(());
         }
         let Some(TableVersion::ForSystemTimeAsOf(time)) = version.take() else { return Ok(()) };
+        if !matches!(time, Expr::Identifier(_) | Expr::CompoundIdentifier(_)) {
+            let message = "FOR SYSTEM_TIME AS OF needs a time attribute of the rows before it";
+            return Err(Error::plan(code::NOT_A_TIME_COLUMN, message).at(from_sql_span(time.span()).or(span)).hint(
+                "Name one, such as o.ts; or compute it there: FROM (SELECT *, PROCTIME() AS p FROM o) AS o JOIN … AS OF o.p.",
+            ));
+        }
         let ident = single_name(name)?;
-        let table = match find_relation(self.0, ident) {
-            Some(Relation::Table(table)) => table,
+        let (name, from) = match find_relation(self.0, ident) {
+            Some(Relation::Table(table)) => (table.name.clone(), valid_from(table, span)?),
             Some(Relation::View(view)) => {
-                let message = format!("FOR SYSTEM_TIME AS OF over the view \"{}\" can't run yet", view.name);
-                return Err(Error::plan(code::NOT_SUPPORTED, message)
-                    .at(span)
-                    .hint("Join a table with a PRIMARY KEY and a WATERMARK."));
+                let plan = self.0.bind_view(view)?;
+                // Which rows may be looked up, and which are versions, lowering knows.
+                let time = latest(&plan).and_then(|latest| latest.time()).unwrap_or(0);
+                (view.name.clone(), plan.schema().fields().get(time).map(|field| field.name().clone()))
             }
-            // The planner says that there is none.
-            None => return Ok(()),
+            None => {
+                let message = format!("FOR SYSTEM_TIME AS OF needs a table or a view, and \"{}\" is none", ident.value);
+                return Err(Error::plan(code::INVALID_QUERY, message)
+                    .at(span)
+                    .hint("Create a table or, of a query, a view first."));
+            }
         };
-        let needs = |what: &str, hint: &str| {
-            let message = format!("FOR SYSTEM_TIME AS OF needs {what}, which \"{}\" lacks", table.name);
-            Err(Error::plan(code::INVALID_QUERY, message).at(span).hint(hint))
-        };
-        // By the clock a table that ends is looked up as it is: lowering knows which it is.
-        if table.primary_key.is_empty() && !table.bounded {
-            return needs(
-                "a PRIMARY KEY",
-                "Add PRIMARY KEY (…) NOT ENFORCED to its columns: rows of one key are versions.",
-            );
-        }
-        if table.watermark.is_none() && !table.bounded {
-            return needs(
-                "a WATERMARK",
-                "Declare a WATERMARK for the column with the time from which a row is valid.",
-            );
-        }
-        let first = table.columns.first().map(|column| &column.name);
-        let Some(from) = table.watermark.as_ref().map(|watermark| &watermark.column).or(first) else {
-            return Ok(());
-        };
+        let Some(from) = from else { return Ok(()) };
         let relation = alias.as_ref().map_or_else(|| ident.clone(), |alias| alias.name.clone());
-        let valid_from = Expr::CompoundIdentifier(vec![relation, Ident::with_quote('"', from.clone())]);
-        let mark = call(vec![time, valid_from, Expr::value(Value::SingleQuotedString(table.name.clone()))]);
+        let valid_from = Expr::CompoundIdentifier(vec![relation, Ident::with_quote('"', from)]);
+        let mark = call(vec![time, valid_from, Expr::value(Value::SingleQuotedString(name))]);
         match &mut join.join_operator {
             JoinOperator::Join(JoinConstraint::On(on))
             | JoinOperator::Inner(JoinConstraint::On(on))
@@ -98,6 +89,29 @@ impl Versions<'_> {
                 .hint("Use JOIN … ON or LEFT JOIN … ON.")),
         }
     }
+}
+
+/// The column with the time from which a row of a table is a version; by the clock any column, a table that ends is
+/// looked up as it is: lowering knows which it is.
+fn valid_from(table: &Table, span: Option<Span>) -> Result<Option<String>, Error> {
+    let needs = |what: &str, hint: &str| {
+        let message = format!("FOR SYSTEM_TIME AS OF needs {what}, which \"{}\" lacks", table.name);
+        Err(Error::plan(code::INVALID_QUERY, message).at(span).hint(hint))
+    };
+    if table.primary_key.is_empty() && !table.bounded {
+        return needs(
+            "a PRIMARY KEY",
+            "Add PRIMARY KEY (…) NOT ENFORCED to its columns: rows of one key are versions.",
+        );
+    }
+    if table.watermark.is_none() && !table.bounded {
+        return needs(
+            "a WATERMARK",
+            "Declare a WATERMARK for the column with the time from which a row is valid.",
+        );
+    }
+    let first = table.columns.first().map(|column| &column.name);
+    Ok(table.watermark.as_ref().map(|watermark| &watermark.column).or(first).cloned())
 }
 
 fn call(args: Vec<Expr>) -> Expr {

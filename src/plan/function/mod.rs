@@ -25,6 +25,7 @@ use arrow::datatypes::{DataType, TimeUnit};
 use datafusion_expr::planner::ExprPlanner;
 use datafusion_expr::{AggregateUDF, Expr, ScalarUDF, WindowUDF, cast};
 
+pub(in crate::plan) use aggregate::single_value;
 #[cfg(feature = "runtime")]
 pub(crate) use aggregate::{ExactSum, Finish, Finished};
 pub(in crate::plan) use registered::Registered;

@@ -18,11 +18,14 @@ struct Number {
 
 /// All of them, by name.
 pub(super) fn all() -> Vec<(&'static str, Arc<WindowUDF>)> {
-    let number = |name| {
-        let number = Number { name, signature: Signature::nullary(Volatility::Immutable) };
-        (name, Arc::new(WindowUDF::from(number)))
-    };
-    ["row_number", "rank", "dense_rank"].map(number).to_vec()
+    let number = |name, signature| (name, Arc::new(WindowUDF::from(Number { name, signature })));
+    let nullary = || Signature::nullary(Volatility::Immutable);
+    vec![
+        number("row_number", nullary()),
+        number("rank", nullary()),
+        number("dense_rank", nullary()),
+        number("ntile", Signature::any(1, Volatility::Immutable)),
+    ]
 }
 
 impl WindowUDFImpl for Number {

@@ -121,6 +121,7 @@ fn frequent_value<'k>(
             Operation::Exchange(_) | Operation::TemporalSort(_) | Operation::Limit(_) => {}
             Operation::Values(_)
             | Operation::WindowAggregate(_)
+            | Operation::Expand(_)
             | Operation::GroupChanges(_)
             | Operation::WindowChanges(_)
             | Operation::Normalize(_)

@@ -231,14 +231,10 @@ impl Lowering<'_> {
             if emission
                 .as_ref()
                 .is_some_and(|emission| emission.mode() == EmitMode::Changes { every_us: None })
-                && grouping.sets.is_none()
             {
                 return self.group_changes(aggregate, grouping, input, above, emission.as_deref(), Some(ttl));
             }
-            self.warn(
-                "'state.ttl' has no effect on GROUPING SETS and on EMIT with EVERY: their groups are kept"
-                    .to_owned(),
-            );
+            self.warn("'state.ttl' has no effect on EMIT with EVERY: its groups are kept".to_owned());
         }
         self.check_unwindowed_emission(emission.as_deref(), bounded)?;
         let mut input = self.materialize(input);
@@ -478,7 +474,7 @@ impl Lowering<'_> {
 
     /// Replaces the ids of grouping sets by those that `GROUPING` was resolved to, where they differ:
     /// the window's columns count as expressions of a grouping, but are no keys.
-    fn renumber(
+    pub(super) fn renumber(
         &mut self,
         node: NodeId,
         column: usize,

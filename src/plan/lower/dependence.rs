@@ -32,6 +32,7 @@ pub(super) fn dependence(expr: &Expr, schema: &DFSchema) -> Dependence {
         "approx_distinct",
         "median",
         "percentile_cont",
+        "single_value",
     ];
     let statistics = [
         "stddev",

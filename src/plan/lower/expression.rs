@@ -17,6 +17,7 @@ use super::{Lowered, Lowering, Slot, unsupported};
 use crate::error::{Error, code};
 use crate::plan::diagnose::from_datafusion;
 use crate::plan::registration::check_call;
+use crate::plan::subquery::unanswered;
 use crate::plan::{ExprRef, NodeId};
 
 /// Deeper expressions could overflow the stack of the task that evaluates them.
@@ -126,7 +127,7 @@ impl Lowering<'_> {
         let _ = expr.apply(|part| {
             found = match part {
                 Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_) => {
-                    Some(unsupported("a subquery in an expression").at(self.places.subquery))
+                    Some(unanswered().at(self.places.subquery))
                 }
                 Expr::WindowFunction(_) => Some(unsupported("OVER").at(self.places.over)),
                 Expr::Unnest(_) => Some(unsupported("UNNEST").at(self.places.unnest)),
@@ -179,7 +180,7 @@ pub(super) fn columns_of<'a>(
 }
 
 /// The logical column that an expression merely names.
-pub(super) fn plain_column(expr: &Expr, schema: &DFSchema) -> Option<usize> {
+pub(in crate::plan) fn plain_column(expr: &Expr, schema: &DFSchema) -> Option<usize> {
     match expr {
         Expr::Column(column) => schema.index_of_column(column).ok(),
         Expr::Alias(alias) => plain_column(&alias.expr, schema),

@@ -71,7 +71,7 @@ pub(super) fn drops_rank(input: &LogicalPlan, read: &[Expr]) -> bool {
 }
 
 /// The greatest value that a term lets a column have, and whether it says no more than that.
-fn upper_bound(term: &Expr) -> Option<(&Expr, i64, bool)> {
+pub(in crate::plan) fn upper_bound(term: &Expr) -> Option<(&Expr, i64, bool)> {
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = term else { return None };
     let (column, op, limit) = match (left.as_ref(), right.as_ref()) {
         (column @ Expr::Column(_), Expr::Literal(limit, _)) => (column, *op, limit),
@@ -91,7 +91,7 @@ fn upper_bound(term: &Expr) -> Option<(&Expr, i64, bool)> {
 }
 
 /// The call OVER that a column is the value of, where nothing but names stands between.
-fn ranked(plan: &LogicalPlan, column: usize) -> Option<(&LogicalWindow, usize)> {
+pub(in crate::plan) fn ranked(plan: &LogicalPlan, column: usize) -> Option<(&LogicalWindow, usize)> {
     match plan {
         LogicalPlan::SubqueryAlias(alias) => ranked(&alias.input, column),
         LogicalPlan::Projection(projection) => {
@@ -105,7 +105,7 @@ fn ranked(plan: &LogicalPlan, column: usize) -> Option<(&LogicalWindow, usize)> 
 }
 
 /// Whether values of a call grow by row, from 1.
-fn counts_rows(call: &Expr) -> bool {
+pub(in crate::plan) fn counts_rows(call: &Expr) -> bool {
     match call {
         Expr::Alias(alias) => counts_rows(&alias.expr),
         Expr::WindowFunction(call) => {

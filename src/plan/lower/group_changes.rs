@@ -12,7 +12,8 @@ use super::{Above, Lowered, Lowering, Part, Role, Slot, Stream, unsupported};
 use crate::error::Error;
 use crate::plan::emit::{Emission, UNWINDOWED};
 use crate::plan::{
-    AggregateCall, Distribution, EmitMode, GroupChangesNode, Operation, StateTtl, WindowChangesNode,
+    AggregateCall, Distribution, EmitMode, ExpandNode, GroupChangesNode, NodeId, Operation, StateTtl,
+    WindowChangesNode, grouping_id, grouping_id_type,
 };
 
 impl Lowering<'_> {
@@ -35,16 +36,20 @@ impl Lowering<'_> {
                 .at(span)
                 .hint("Use EMIT CHANGES, or leave the clause out."));
         }
-        if grouping.sets.is_some() {
-            return Err(unsupported("GROUPING SETS over a query block whose results change")
-                .at(self.places.aggregate)
-                .hint("Use UNION ALL of an aggregation for each set."));
-        }
         let schema = aggregate.input.schema();
         let mut input = self.materialize(input);
         let all: Vec<usize> = (0..grouping.exprs.len()).collect();
-        let keys = self.key_columns(&all, grouping, schema, &mut input)?;
-        let distribution = match keys.is_empty() {
+        let mut keys = self.key_columns(&all, grouping, schema, &mut input)?;
+        let sets = grouping.masks(&all);
+        if let Some(sets) = &sets {
+            (input.node, keys) = self.expand(input.node, &keys, sets);
+        }
+        // Sets that are of all rows, and have a row without any.
+        let is_whole = |sets: &[Vec<bool>], set: &usize| sets[*set].iter().all(|is_null| *is_null);
+        let whole: Vec<u64> = sets.as_ref().map_or_else(Vec::new, |sets| {
+            (0..sets.len()).filter(|set| is_whole(sets, set)).map(|set| grouping_id(sets, set)).collect()
+        });
+        let distribution = match keys.is_empty() || !whole.is_empty() {
             true => Distribution::Single,
             false => Distribution::Hash(keys.clone()),
         };
@@ -78,14 +83,49 @@ impl Lowering<'_> {
         let slots = (0..fields.len()).map(Slot::Column).collect();
         let stream =
             Stream { bounded: stream.bounded, watermark: false, key: Some((0..keys.len()).collect()) };
-        let operation = Operation::GroupChanges(Box::new(GroupChangesNode { keys, aggregates, ttl }));
+        let group = GroupChangesNode { keys, whole, aggregates, ttl };
+        let operation = Operation::GroupChanges(Box::new(group));
         let node = self.push(operation, vec![input.node], Arc::new(Schema::new(fields)), roles, stream);
         if let Some(emission) = implied
             && self.plan.nodes[node].properties.updating
         {
             self.note_emission(node, emission);
         }
+        let node = self.renumbered(node, aggregate, grouping, &all, all.len())?;
         Ok(Lowered { node, slots, pending: None, carried: Carried::default() })
+    }
+
+    /// Rows once for each grouping set; gives the node and the columns of its keys, the number of the set last.
+    fn expand(&mut self, input: NodeId, keys: &[usize], sets: &[Vec<bool>]) -> (NodeId, Vec<usize>) {
+        let given = Arc::clone(self.schema(input));
+        let width = given.fields().len();
+        let mut fields = given.fields().to_vec();
+        fields.extend(keys.iter().map(|key| Arc::new(given.field(*key).clone().with_nullable(true))));
+        let id = Field::new(Aggregate::INTERNAL_GROUPING_ID, grouping_id_type(keys.len(), sets), false);
+        fields.push(Arc::new(id));
+        let mut roles = self.roles[input].clone();
+        roles.resize(fields.len(), Role::Plain);
+        let stream = Stream { key: None, ..self.stream(input) };
+        let expand = ExpandNode { keys: keys.to_vec(), sets: sets.to_vec() };
+        let operation = Operation::Expand(Box::new(expand));
+        let node = self.push(operation, vec![input], Arc::new(Schema::new(fields)), roles, stream);
+        (node, (width..=width + keys.len()).collect())
+    }
+
+    /// The node with the numbers of grouping sets that `GROUPING` was resolved to, in that column.
+    fn renumbered(
+        &mut self,
+        node: NodeId,
+        aggregate: &Aggregate,
+        grouping: &Grouping,
+        keys: &[usize],
+        column: usize,
+    ) -> Result<NodeId, Error> {
+        if grouping.sets.is_none() {
+            return Ok(node);
+        }
+        let wanted = aggregate.schema.field(grouping.exprs.len()).data_type().clone();
+        self.renumber(node, column, &grouping.ids(keys), &wanted)
     }
 
     /// An aggregation of rows that change in windows: what is true when a window closes is final.
@@ -103,10 +143,10 @@ impl Lowering<'_> {
                 format!("Leave {clause} out: windows then give their final results when they close."),
             ));
         }
-        if grouping.sets.is_some() {
-            return Err(unsupported("GROUPING SETS of windows over rows that change")
+        if grouping.sets.is_some() && self.late.is_open() {
+            return Err(unsupported("LATE ROWS INTO with GROUPING SETS of windows over rows that change")
                 .at(self.places.aggregate)
-                .hint("Use UNION ALL of an aggregation for each set."));
+                .hint("Leave the clause out: late changes are counted, once for each set."));
         }
         let schema = aggregate.input.schema();
         let mut input = self.materialize(input);
@@ -115,7 +155,11 @@ impl Lowering<'_> {
         let (_, data_type, zone) = self.attached(input.node, grouped.window, &input.carried)?;
         let keys: Vec<usize> =
             (0..grouping.exprs.len()).filter(|index| grouped.parts[*index].is_none()).collect();
-        let columns = self.key_columns(&keys, grouping, schema, &mut input)?;
+        let mut columns = self.key_columns(&keys, grouping, schema, &mut input)?;
+        let sets = grouping.masks(&keys);
+        if let Some(sets) = &sets {
+            (input.node, columns) = self.expand(input.node, &columns, sets);
+        }
         input.node = self.exchange(input.node, &columns, None, above.order);
         let given = Arc::clone(self.schema(input.node));
         let part = |part: &Part| Field::new(part.name(), part.data_type(&data_type, zone), false);
@@ -132,10 +176,16 @@ impl Lowering<'_> {
             fields.push(given.field(*column).clone());
             roles.push(Role::Plain);
         }
+        let id_column = fields.len();
+        if let Some(column) = columns.get(keys.len()) {
+            slots.push(Slot::Column(id_column));
+            fields.push(given.field(*column).clone());
+            roles.push(Role::Plain);
+        }
         let mut aggregates = Vec::with_capacity(aggregate.aggr_expr.len());
-        for (position, expr) in aggregate.aggr_expr.iter().enumerate() {
+        for expr in &aggregate.aggr_expr {
             let lowered = self.physical_aggregate(expr, schema, &input)?;
-            let field = aggregate.schema.field(grouping.exprs.len() + position);
+            let field = aggregate.schema.field(slots.len());
             slots.push(Slot::Column(fields.len()));
             fields.push(Field::new(display_name(expr), field.data_type().clone(), field.is_nullable()));
             roles.push(Role::Plain);
@@ -162,6 +212,7 @@ impl Lowering<'_> {
             };
             self.add_late_output(node, &input.carried, &columns, [&types[2], &types[1]], true);
         }
+        let node = self.renumbered(node, aggregate, grouping, &keys, id_column)?;
         Ok(Lowered { node, slots, pending: None, carried: Carried::default() })
     }
 

@@ -24,16 +24,18 @@ pub(super) struct Interval {
 
 /// A time attribute and what is added to it, microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Moved {
-    input: usize,
-    column: usize,
-    by_us: i64,
+pub(super) struct Moved {
+    pub(super) input: usize,
+    pub(super) column: usize,
+    pub(super) by_us: i64,
 }
 
 impl Lowering<'_> {
     /// The bounds that the condition sets; `None`: it sets none.
     pub(super) fn interval(&self, join: &Join, inputs: &[Lowered; 2]) -> Option<Interval> {
         let schemas = [join.left.schema().as_ref(), join.right.schema().as_ref()];
+        let is_time = |input: usize, column: usize| self.role(&inputs[input], column).time_unit().is_some();
+        let moved = |expr: &Expr| moved(expr, schemas, &is_time);
         let mut found: Option<Interval> = None;
         let mut add = |one: Moved, op: Operator, other: Moved, pair: Option<usize>, term: Option<usize>| {
             let Some((columns, lower, upper)) = bounds(one, op, other) else { return };
@@ -52,55 +54,19 @@ impl Lowering<'_> {
             known.terms.extend(term);
         };
         for (place, (first, second)) in join.on.iter().enumerate() {
-            let moved = (self.moved(first, schemas, inputs), self.moved(second, schemas, inputs));
-            if let (Some(first), Some(second)) = moved {
+            if let (Some(first), Some(second)) = (moved(first), moved(second)) {
                 add(first, Operator::Eq, second, Some(place), None);
             }
         }
         let terms = join.filter.as_ref().map(split_conjunction).unwrap_or_default();
         for (place, term) in terms.into_iter().enumerate() {
             if let Expr::BinaryExpr(BinaryExpr { left, op, right }) = term
-                && let (Some(one), Some(other)) =
-                    (self.moved(left, schemas, inputs), self.moved(right, schemas, inputs))
+                && let (Some(one), Some(other)) = (moved(left), moved(right))
             {
                 add(one, *op, other, None, Some(place));
             }
         }
         found
-    }
-
-    /// A time attribute of an input, plus or minus a constant interval.
-    fn moved(&self, expr: &Expr, schemas: [&DFSchema; 2], inputs: &[Lowered; 2]) -> Option<Moved> {
-        match expr {
-            Expr::Alias(alias) => self.moved(&alias.expr, schemas, inputs),
-            Expr::Column(column) => {
-                let (input, index) =
-                    (0..2).find_map(|input| Some((input, schemas[input].maybe_index_of_column(column)?)))?;
-                self.role(&inputs[input], index).time_unit()?;
-                Some(Moved { input, column: index, by_us: 0 })
-            }
-            // The same instant in smaller steps.
-            Expr::Cast(cast) => {
-                let moved = self.moved(&cast.expr, schemas, inputs)?;
-                let from = schemas[moved.input].field(moved.column).data_type();
-                let to = cast.field.data_type();
-                let same_zone = matches!((from, to), (DataType::Timestamp(_, one), DataType::Timestamp(_, other)) if one.is_some() == other.is_some());
-                let is_exact = TimeUnit::of(to)
-                    .is_none_or(|to| TimeUnit::of(from).is_some_and(|from| to.us() <= from.us()));
-                (same_zone && is_exact).then_some(moved)
-            }
-            Expr::BinaryExpr(BinaryExpr { left, op: Operator::Plus, right }) => {
-                match (self.moved(left, schemas, inputs), self.moved(right, schemas, inputs)) {
-                    (Some(moved), None) => moved.plus(interval_us(right)?),
-                    (None, Some(moved)) => moved.plus(interval_us(left)?),
-                    _ => None,
-                }
-            }
-            Expr::BinaryExpr(BinaryExpr { left, op: Operator::Minus, right }) => {
-                self.moved(left, schemas, inputs)?.plus(interval_us(right)?.checked_neg()?)
-            }
-            _ => None,
-        }
     }
 
     pub(super) fn interval_join(
@@ -194,6 +160,44 @@ impl Lowering<'_> {
     }
 }
 
+/// A column of an input that is a time, as `is_time` says of input and column, plus or minus a constant interval.
+pub(super) fn moved(
+    expr: &Expr,
+    schemas: [&DFSchema; 2],
+    is_time: &dyn Fn(usize, usize) -> bool,
+) -> Option<Moved> {
+    let again = |expr: &Expr| moved(expr, schemas, is_time);
+    match expr {
+        Expr::Alias(alias) => again(&alias.expr),
+        Expr::Column(column) => {
+            let (input, index) =
+                (0..2).find_map(|input| Some((input, schemas[input].maybe_index_of_column(column)?)))?;
+            is_time(input, index).then_some(Moved { input, column: index, by_us: 0 })
+        }
+        // The same instant in smaller steps.
+        Expr::Cast(cast) => {
+            let moved = again(&cast.expr)?;
+            let from = schemas[moved.input].field(moved.column).data_type();
+            let to = cast.field.data_type();
+            let same_zone = matches!((from, to), (DataType::Timestamp(_, one), DataType::Timestamp(_, other)) if one.is_some() == other.is_some());
+            let is_exact =
+                TimeUnit::of(to).is_none_or(|to| TimeUnit::of(from).is_some_and(|from| to.us() <= from.us()));
+            (same_zone && is_exact).then_some(moved)
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Plus, right }) => {
+            match (again(left), again(right)) {
+                (Some(moved), None) => moved.plus(interval_us(right)?),
+                (None, Some(moved)) => moved.plus(interval_us(left)?),
+                _ => None,
+            }
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Minus, right }) => {
+            again(left)?.plus(interval_us(right)?.checked_neg()?)
+        }
+        _ => None,
+    }
+}
+
 impl Moved {
     fn plus(self, us: i64) -> Option<Self> {
         Some(Self { by_us: self.by_us.checked_add(us)?, ..self })
@@ -202,7 +206,11 @@ impl Moved {
 
 /// What `one op other` says of the second input's time minus the first one's: the columns, the least
 /// and the greatest difference.
-fn bounds(one: Moved, op: Operator, other: Moved) -> Option<([usize; 2], Option<i64>, Option<i64>)> {
+pub(super) fn bounds(
+    one: Moved,
+    op: Operator,
+    other: Moved,
+) -> Option<([usize; 2], Option<i64>, Option<i64>)> {
     let (first, op, second) = match (one.input, other.input) {
         (0, 1) => (one, op.swap()?, other),
         (1, 0) => (other, op, one),

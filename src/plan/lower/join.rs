@@ -29,13 +29,15 @@ impl Lowering<'_> {
             JoinType::Left => JoinKind::Left,
             JoinType::Right => JoinKind::Right,
             JoinType::Full => JoinKind::Full,
-            JoinType::LeftSemi if !join.null_aware => JoinKind::Semi,
-            JoinType::LeftAnti if !join.null_aware => JoinKind::Anti,
+            JoinType::LeftSemi => JoinKind::Semi,
+            // Of NULLs a condition above the join takes care.
+            JoinType::LeftAnti => JoinKind::Anti,
             _ => return Err(unsupported("a subquery of this kind").at(self.places.subquery)),
         };
         let below = Above { order: above.order, ..Above::default() };
         let first = self.lower(&join.left, below)?;
-        let second = self.lower(&join.right, below)?;
+        let versions = self.has_versions_of_view(join)?;
+        let second = self.lower(&join.right, Above { versions, ..below })?;
         let inputs = [self.materialize(first), self.materialize(second)];
         if self.is_lookup(join) {
             return self.lookup_join(join, kind, inputs, above);
@@ -130,17 +132,18 @@ impl Lowering<'_> {
         }
         let Some(common) = common else { return Ok(None) };
         let [window, other] = common.windows;
-        if window.is_session() || other.is_session() {
-            return Err(unsupported("a join of SESSION windows").at(self.places.join));
-        }
-        if window.spec != other.spec {
+        // Sessions of different gaps may have the same bounds, too; which ones is told by their rows alone.
+        let are_sessions = window.is_session() && other.is_session();
+        let comparable = (window.spec.unit, window.spec.zone) == (other.spec.unit, other.spec.zone);
+        if window.spec != other.spec && !(are_sessions && comparable) {
             let message = "the two sides of the join have windows of other sizes, so they are never the same";
             return Err(Error::plan(code::INVALID_QUERY, message)
                 .at(self.places.join)
                 .hint("Use the same window function with the same arguments on both sides."));
         }
         if !is_whole_window(window, &parts) {
-            let message = "the condition of the join lacks a bound: windows of CUMULATE share theirs";
+            let kind = if are_sessions { "SESSION" } else { "CUMULATE" };
+            let message = format!("the condition of the join lacks a bound: windows of {kind} share theirs");
             return Err(Error::plan(code::WINDOW_GROUPING, message)
                 .at(self.places.join)
                 .hint("Set window_start and window_end of both sides equal."));

@@ -1,7 +1,7 @@
 //! `FOR SYSTEM_TIME AS OF l.p`, by the clock: rows are looked up in a table that is read once.
 
 use datafusion_expr::utils::{conjunction, split_conjunction};
-use datafusion_expr::{Expr, Join};
+use datafusion_expr::{Expr, Join, LogicalPlan};
 
 use super::expression::plain_column;
 use super::late::Carried;
@@ -15,7 +15,7 @@ impl Lowering<'_> {
     pub(super) fn is_lookup(&self, join: &Join) -> bool {
         let terms = join.filter.as_ref().map(split_conjunction).unwrap_or_default();
         let Some([time, ..]) = terms.into_iter().find_map(as_of::arguments) else { return false };
-        plain_column(time, join.left.schema()).is_some_and(|column| is_by_clock(&join.left, column))
+        plain_column(time, join.left.schema()).is_some_and(|column| is_of_clock(&join.left, column))
     }
 
     pub(super) fn lookup_join(
@@ -80,5 +80,30 @@ impl Lowering<'_> {
                 .at(self.places.join)
                 .hint("Write the rows to a file first, or join without FOR SYSTEM_TIME AS OF.")),
         }
+    }
+}
+
+/// Whether a column shows the clock: a `PROCTIME()` column of a table, or of a query.
+fn is_of_clock(plan: &LogicalPlan, column: usize) -> bool {
+    match plan {
+        LogicalPlan::Projection(projection) => {
+            match plain_column(&projection.expr[column], projection.input.schema()) {
+                Some(column) => is_of_clock(&projection.input, column),
+                None => is_proctime(&projection.expr[column]),
+            }
+        }
+        LogicalPlan::SubqueryAlias(alias) => is_of_clock(&alias.input, column),
+        LogicalPlan::Filter(filter) => is_of_clock(&filter.input, column),
+        LogicalPlan::Union(union) => union.inputs.iter().all(|input| is_of_clock(input, column)),
+        LogicalPlan::Join(join) if column < join.left.schema().fields().len() => is_of_clock(&join.left, column),
+        _ => is_by_clock(plan, column),
+    }
+}
+
+fn is_proctime(expr: &Expr) -> bool {
+    match expr {
+        Expr::Alias(alias) => is_proctime(&alias.expr),
+        Expr::ScalarFunction(call) => call.args.is_empty() && call.func.name() == "proctime",
+        _ => false,
     }
 }

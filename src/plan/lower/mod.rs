@@ -14,6 +14,7 @@ mod expression;
 mod first_rows;
 mod group_changes;
 mod grouping;
+mod horizon;
 mod interval_join;
 mod join;
 mod late;
@@ -50,7 +51,8 @@ use crate::catalog::Table;
 use crate::error::{Error, code};
 use crate::stream::TimeUnit;
 
-pub(super) use expression::checked_arithmetic;
+pub(super) use expression::{checked_arithmetic, plain_column};
+pub(super) use first_rows::{counts_rows, ranked, upper_bound};
 pub(super) use sink::Target;
 
 /// Lowers the queries of one statement, each into its sink.
@@ -214,6 +216,8 @@ struct Above {
     drops_rank: bool,
     /// A window stands above: rows must keep their time.
     keeps_time: bool,
+    /// `FOR SYSTEM_TIME AS OF` stands above: each row of the OVER below is a version, the last one of its key or not.
+    versions: bool,
 }
 
 impl Lowering<'_> {

@@ -38,6 +38,9 @@ impl Lowering<'_> {
         let order = above.order || has_ties(params, schema);
         let input = self.lower(&window.input, Above { order, ..Above::default() })?;
         let mut input = self.materialize(input);
+        if above.versions {
+            return self.versions(params, schema, input, above);
+        }
         if let Some(top_n) = self.top_n(window, &calls, &input, above)? {
             return Ok(top_n);
         }
@@ -49,7 +52,15 @@ impl Lowering<'_> {
         };
         let keys: Vec<&Expr> = params.partition_by.iter().filter(is_key).collect();
         let partition = self.columns_for(keys, schema, &mut input)?;
-        let trigger = self.trigger(params.order_by.as_slice(), common, schema, &input)?;
+        let trigger = match self.trigger(params.order_by.as_slice(), common, schema, &input)? {
+            // All rows are there at the end.
+            OverTrigger::EventTime { .. }
+                if self.plan.nodes[input.node].properties.bounded && calls.iter().any(looks_ahead) =>
+            {
+                OverTrigger::End
+            }
+            trigger => trigger,
+        };
         if let (OverTrigger::WindowClose { .. }, Some(common)) = (trigger, common) {
             self.refuse_late_copies(&input, common)?;
         }
@@ -236,9 +247,6 @@ impl Lowering<'_> {
             (WindowFunctionDefinition::WindowUDF(_), "rank") => OverFunction::Rank,
             (WindowFunctionDefinition::WindowUDF(_), "dense_rank") => OverFunction::DenseRank,
             (WindowFunctionDefinition::WindowUDF(_), "lag" | "lead") => {
-                if params.null_treatment == Some(NullTreatment::IgnoreNulls) {
-                    return refuse(format!("{} IGNORE NULLS", name.to_uppercase()));
-                }
                 let by = match params.args.get(1) {
                     None => 1,
                     Some(offset) => integer(offset).ok_or_else(|| {
@@ -261,7 +269,33 @@ impl Lowering<'_> {
                         .cast_to(&data_type)
                         .map_err(from_datafusion)?,
                 };
-                OverFunction::Shift { value, by, default }
+                let ignores_nulls = params.null_treatment == Some(NullTreatment::IgnoreNulls);
+                OverFunction::Shift { value, by, default, ignores_nulls }
+            }
+            (WindowFunctionDefinition::WindowUDF(_), "percent_rank" | "cume_dist" | "ntile") => {
+                if matches!(trigger, OverTrigger::EventTime { .. }) {
+                    return refuse(format!("{} over rows that are still to come", name.to_uppercase())).map_err(
+                        |error| {
+                            error.hint(
+                                "Partition by window_start and window_end: all rows of a window are there when it closes.",
+                            )
+                        },
+                    );
+                }
+                match name.as_str() {
+                    "percent_rank" => OverFunction::PercentRank,
+                    "cume_dist" => OverFunction::CumeDist,
+                    _ => OverFunction::Ntile {
+                        buckets: self.positive(params.args.first(), "NTILE", "buckets")?,
+                    },
+                }
+            }
+            (WindowFunctionDefinition::WindowUDF(_), "nth_value") => {
+                has_frame = true;
+                let n = self.positive(params.args.get(1), "NTH_VALUE", "rows")?;
+                let n = usize::try_from(n).unwrap_or(usize::MAX);
+                let ignores_nulls = params.null_treatment == Some(NullTreatment::IgnoreNulls);
+                OverFunction::Nth { value: arg(0)?, n, ignores_nulls }
             }
             (WindowFunctionDefinition::WindowUDF(_), "first_value" | "last_value") => {
                 has_frame = true;
@@ -300,10 +334,28 @@ impl Lowering<'_> {
             true => self.frame(&params.window_frame, trigger, params.order_by.len())?,
             false => whole,
         };
+        match &function {
+            OverFunction::Shift { ignores_nulls: true, .. }
+            | OverFunction::Nth { ignores_nulls: true, .. } => {
+                text.push_str(" IGNORE NULLS");
+            }
+            OverFunction::End { ignores_nulls: false, .. } => text.push_str(" RESPECT NULLS"),
+            _ => {}
+        }
         if has_frame {
             text.push_str(&frame_text(&frame));
         }
         Ok(OverCall { function, frame, text })
+    }
+
+    /// A number of at least one that an argument must be.
+    fn positive(&self, arg: Option<&Expr>, function: &str, what: &str) -> Result<u64, Error> {
+        let number = arg.and_then(integer).filter(|number| *number > 0);
+        number.map(i64::unsigned_abs).ok_or_else(|| {
+            Error::plan(code::INVALID_QUERY, format!("{function} needs a number of {what} of at least 1"))
+                .at(self.places.over)
+                .hint(format!("Give {function} a number, such as 4."))
+        })
     }
 
     fn frame(
@@ -374,6 +426,22 @@ fn call_of(expr: &Expr) -> Result<&WindowFunction, Error> {
         Expr::WindowFunction(call) => Ok(call),
         Expr::Alias(alias) => call_of(&alias.expr),
         other => Err(Error::internal("the planner", format!("{other} is no call OVER"))),
+    }
+}
+
+/// Whether the value of a row depends on rows behind it.
+fn looks_ahead(call: &&WindowFunction) -> bool {
+    let params = &call.params;
+    let offset = || params.args.get(1).map_or(Some(1), integer).unwrap_or(0);
+    match (&call.fun, call.fun.name().to_lowercase().as_str()) {
+        (WindowFunctionDefinition::WindowUDF(_), "row_number" | "rank" | "dense_rank") => false,
+        (WindowFunctionDefinition::WindowUDF(_), "percent_rank" | "cume_dist" | "ntile") => true,
+        (WindowFunctionDefinition::WindowUDF(_), "lead") => offset() > 0,
+        (WindowFunctionDefinition::WindowUDF(_), "lag") => offset() < 0,
+        _ => match &params.window_frame.end_bound {
+            WindowFrameBound::Following(value) => scalar_integer(value) != Some(0),
+            WindowFrameBound::Preceding(_) | WindowFrameBound::CurrentRow => false,
+        },
     }
 }
 

@@ -25,6 +25,10 @@ impl Lowering<'_> {
     ) -> Result<Lowered, Error> {
         let bounded = self.both(&inputs).0;
         let updating = inputs.each_ref().map(|input| self.plan.nodes[input.node].properties.updating);
+        let horizons = match bounded || updating != [false, false] {
+            true => [None; 2],
+            false => self.horizons(join, &inputs),
+        };
         let pairs: Vec<&(Expr, Expr)> = join.on.iter().collect();
         let keys = self.join_keys(join, &pairs, &mut inputs)?;
         self.exchange_sides(&keys, &mut inputs, above);
@@ -45,6 +49,7 @@ impl Lowering<'_> {
             (Some(ttl), _) => Some([StateTtl { by: TtlClock::Clock, ..ttl }; 2]),
             (None, _) => None,
         };
+        let horizons = if ttl.is_none() { horizons } else { [None; 2] };
         let operation = match at_end {
             true => Operation::WindowJoin(Box::new(WindowJoinNode {
                 kind,
@@ -66,14 +71,21 @@ impl Lowering<'_> {
                 first_width,
                 updating,
                 ttl,
+                horizons,
             })),
         };
-        if !bounded && ttl.is_none() {
-            self.warn(
-                "a join without time keeps all rows of both inputs as long as the query runs: bound how far their times are \
+        let keeps = match horizons {
+            _ if bounded || ttl.is_some() => None,
+            [None, None] => Some("both inputs"),
+            [None, Some(_)] => Some("its first input"),
+            [Some(_), None] => Some("its second input"),
+            [Some(_), Some(_)] => None,
+        };
+        if let Some(keeps) = keeps {
+            self.warn(format!(
+                "a join without time keeps all rows of {keeps} as long as the query runs: bound how far their times are \
                  apart, or SET 'state.ttl'"
-                    .to_owned(),
-            );
+            ));
         }
         let role = |role: &Role| match role {
             role if role.time_unit().is_some() => {

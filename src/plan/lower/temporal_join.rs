@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use datafusion_common::ScalarValue;
+use arrow::datatypes::{DataType, Field, Schema};
 use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::{DFSchema, ScalarValue};
+use datafusion_expr::expr::WindowFunctionParams;
 use datafusion_expr::utils::{conjunction, split_conjunction};
 use datafusion_expr::{Expr, Join, Operator};
-use datafusion_physical_expr::expressions::{BinaryExpr, Column};
+use datafusion_physical_expr::expressions::{BinaryExpr, Column, lit};
 
 use super::expression::plain_column;
 use super::late::Carried;
@@ -14,7 +16,8 @@ use super::{Above, Lowered, Lowering, Role, Slot, Stream, unsupported};
 use crate::catalog::Relation;
 use crate::error::{Error, code};
 use crate::plan::diagnose::from_datafusion;
-use crate::plan::{ExprRef, JoinKind, Operation, TemporalJoinNode, as_of};
+use crate::plan::latest::latest;
+use crate::plan::{Distribution, ExprRef, JoinKind, Operation, TemporalJoinNode, as_of};
 use crate::stream::TimeUnit;
 
 /// What a mark says.
@@ -28,6 +31,59 @@ pub(super) struct Versioned {
 }
 
 impl Lowering<'_> {
+    /// Whether the second input of a join is a view whose rows are versions.
+    ///
+    /// # Errors
+    /// `P002` for a view whose rows are none.
+    pub(super) fn has_versions_of_view(&self, join: &Join) -> Result<bool, Error> {
+        let terms = join.filter.as_ref().map(split_conjunction).unwrap_or_default();
+        let Some([_, _, table]) = terms.into_iter().find_map(as_of::arguments) else { return Ok(false) };
+        let Expr::Literal(ScalarValue::Utf8(Some(name)), _) = table else { return Ok(false) };
+        if self.is_lookup(join) || !self.is_view(name) {
+            return Ok(false);
+        }
+        if latest(&join.right).is_some_and(|latest| latest.time().is_some()) {
+            return Ok(true);
+        }
+        let message = format!(
+            "FOR SYSTEM_TIME AS OF over the view \"{name}\", which does not keep the last row of each key, can't run yet"
+        );
+        Err(Error::plan(code::NOT_SUPPORTED, message).at(self.places.join).hint(
+            "Select the key, the time attribute ts and other columns where ROW_NUMBER() OVER (PARTITION BY key ORDER BY ts DESC) \
+             = 1; or join a table with a PRIMARY KEY and a WATERMARK.",
+        ))
+    }
+
+    /// The rows of a view that keeps the last row of each key, each a version. What the rows are numbered by is
+    /// what versions are told apart by.
+    pub(super) fn versions(
+        &mut self,
+        params: &WindowFunctionParams,
+        schema: &DFSchema,
+        mut input: Lowered,
+        above: Above,
+    ) -> Result<Lowered, Error> {
+        let key = self.columns_for(&params.partition_by, schema, &mut input)?;
+        let single = above.order || key.is_empty();
+        let distribution = if single { Distribution::Single } else { Distribution::Hash(key) };
+        // Conditions below say which rows are versions, those above what a version must be like: this keeps them
+        // apart.
+        input.node = self.add_exchange(input.node, distribution);
+        let width = self.schema(input.node).fields().len();
+        if !above.drops_rank {
+            let mut project: Vec<ExprRef> = (0..width).map(|index| self.column(input.node, index)).collect();
+            project.push(lit(1_i64));
+            let mut fields = self.schema(input.node).fields().to_vec();
+            fields.push(Arc::new(Field::new("row_number()", DataType::Int64, false)));
+            let mut roles = self.roles[input.node].clone();
+            roles.push(Role::Plain);
+            let moved: Vec<Option<usize>> = (0..width).map(Some).collect();
+            input.node = self.add_projection(input.node, project, Arc::new(Schema::new(fields)), roles, &moved);
+        }
+        input.slots.push(Slot::Column(width));
+        Ok(input)
+    }
+
     /// The mark in the condition of a join; `None`: it is no join with versions.
     pub(super) fn versioned(&self, join: &Join, inputs: &[Lowered; 2]) -> Result<Option<Versioned>, Error> {
         let terms = join.filter.as_ref().map(split_conjunction).unwrap_or_default();
@@ -178,12 +234,26 @@ impl Lowering<'_> {
         Ok(Some(filter))
     }
 
+    fn is_view(&self, name: &str) -> bool {
+        matches!(self.session.catalog.get(name), Some(Relation::View(_)))
+    }
+
     /// A row must have one version: the condition sets the primary key equal, and nothing else.
     fn check_key(&self, join: &Join, table: &str) -> Result<(), Error> {
+        let schema = join.right.schema();
+        if let Some(latest) = latest(&join.right).filter(|_| self.is_view(table)) {
+            let columns: Vec<_> = join.on.iter().map(|(_, second)| plain_column(second, schema)).collect();
+            if latest.is_key(&columns) {
+                return Ok(());
+            }
+            let message = format!("the condition must set the columns of PARTITION BY of \"{table}\" equal");
+            return Err(Error::plan(code::INVALID_QUERY, message)
+                .at(self.places.join)
+                .hint("Set them all equal, and put further conditions on its columns into WHERE."));
+        }
         let Some(Relation::Table(known)) = self.session.catalog.get(table) else {
             return Err(Error::internal("the planner", format!("no table \"{table}\"")));
         };
-        let schema = join.right.schema();
         let name = |expr: &Expr| Some(schema.field(plain_column(expr, schema)?).name().clone());
         let mut names: Vec<Option<String>> = join.on.iter().map(|(_, second)| name(second)).collect();
         names.sort();

@@ -5,6 +5,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 
 use super::super::recipe::Call;
 use super::any::AnyStates;
+use super::texts::Texts;
 use super::typed::{self, States};
 use crate::error::Error;
 
@@ -21,12 +22,21 @@ pub(in crate::operator::window) struct Use {
 pub(in crate::operator::window) struct Input<'a> {
     pub(in crate::operator::window) args: &'a [ArrayRef],
     pub(in crate::operator::window) filter: Option<&'a BooleanArray>,
+    /// Of different values: for each use of a row bits of aggregates that it is to be counted by, and which one
+    /// is this aggregate's.
+    pub(in crate::operator::window) firsts: Option<(&'a [u64], u32)>,
 }
 
 impl Input<'_> {
-    /// Whether the aggregate's FILTER keeps a row.
-    pub(in crate::operator::window) fn keeps(&self, row: u32) -> bool {
-        self.filter.is_none_or(|filter| filter.is_valid(row as usize) && filter.value(row as usize))
+    /// Whether the aggregate counts a row: its FILTER keeps it and, of different values, it is the first one of
+    /// its group with that value. `place`: of the use of the row.
+    #[inline]
+    pub(in crate::operator::window) fn keeps(&self, place: usize, row: u32) -> bool {
+        match (self.firsts, self.filter) {
+            (Some((firsts, bit)), _) => firsts[place] >> bit & 1 == 1,
+            (None, Some(filter)) => filter.is_valid(row as usize) && filter.value(row as usize),
+            (None, None) => true,
+        }
     }
 }
 
@@ -69,14 +79,18 @@ pub(in crate::operator::window) trait Accumulators: Send {
     fn size(&self) -> usize;
 }
 
+/// Whether an aggregate of one argument is one of rows with values that its group has not had before.
+pub(super) fn is_of_firsts(call: &Call, arg: &DataType) -> bool {
+    call.function.is_distinct() && call.function.fun().name() == "count" && !arg.is_nested()
+}
+
 /// No group yet. Count, sum, avg, min and max of common types have states of a fixed size; the others
-/// have an accumulator for each group.
-pub(in crate::operator::window) fn accumulators(
-    call: &Call,
-    input: &SchemaRef,
-) -> Result<Box<dyn Accumulators>, Error> {
+/// have an accumulator for each group. Those [of firsts](is_of_firsts) must be told which rows these are.
+pub(super) fn accumulators(call: &Call, input: &SchemaRef) -> Result<Box<dyn Accumulators>, Error> {
+    let name = call.function.fun().name();
     if let [arg] = call.arg_types(input)?.as_slice()
-        && !call.function.is_distinct()
+        // The least of different values is the least of all.
+        && (!call.function.is_distinct() || is_of_firsts(call, arg) || matches!(name, "min" | "max"))
         && let Some(states) = of_common_type(call, arg)
     {
         return Ok(states);
@@ -89,6 +103,9 @@ fn of_common_type(call: &Call, arg: &DataType) -> Option<Box<dyn Accumulators>> 
         "count" => Some(Box::new(States::new(typed::Count))),
         "sum" => typed::sum(false, arg),
         "avg" => typed::sum(true, arg),
+        name @ ("min" | "max") if *arg == DataType::Utf8 && *call.function.field().data_type() == *arg => {
+            Some(Box::new(Texts::new(name == "max")))
+        }
         "min" => typed::extreme(false, arg),
         "max" => typed::extreme(true, arg),
         _ => None,

@@ -80,7 +80,8 @@ impl Accumulators for AnyStates {
     }
 
     fn update(&mut self, uses: &[Use], input: Input<'_>) -> Result<(), Error> {
-        let mut uses: Vec<Use> = uses.iter().filter(|one| input.keeps(one.row)).copied().collect();
+        let uses = uses.iter().enumerate().filter(|(place, one)| input.keeps(*place, one.row));
+        let mut uses: Vec<Use> = uses.map(|(_, one)| *one).collect();
         // Each group gets its rows at once; they stay in their order.
         uses.sort_by_key(|one| one.group);
         let rows = UInt32Array::from_iter_values(uses.iter().map(|one| one.row));
@@ -100,10 +101,10 @@ impl Accumulators for AnyStates {
 
     fn update_each(&mut self, uses: &[Use], input: Input<'_>) -> Result<(ArrayRef, ArrayRef), Error> {
         let (mut before, mut after) = (Vec::with_capacity(uses.len()), Vec::with_capacity(uses.len()));
-        for one in uses {
+        for (place, one) in uses.iter().enumerate() {
             let group = &mut self.groups[one.group as usize];
             before.push(group.value()?);
-            if input.keeps(one.row) {
+            if input.keeps(place, one.row) {
                 let row: Vec<ArrayRef> =
                     input.args.iter().map(|arg| arg.slice(one.row as usize, 1)).collect();
                 group.update(&row)?;

@@ -8,7 +8,8 @@ use hashbrown::HashTable;
 use std::hash::BuildHasher;
 
 use super::super::recipe::{Recipe, Rows};
-use super::accumulator::{Accumulators, Input, Use, accumulators};
+use super::accumulator::Use;
+use super::aggregates::Aggregates;
 use crate::error::{Error, code};
 use crate::operator::evaluate::arrow_failure;
 
@@ -87,19 +88,18 @@ pub(super) struct Groups {
     /// The keys' bytes, one after another, and where each ends.
     keys: Vec<u8>,
     ends: Vec<usize>,
-    accumulators: Vec<Box<dyn Accumulators>>,
+    aggregates: Aggregates,
 }
 
 impl Groups {
     pub(super) fn new(recipe: &Recipe, input: &SchemaRef) -> Result<Self, Error> {
-        let accumulators =
-            recipe.calls.iter().map(|call| accumulators(call, input)).collect::<Result<_, _>>()?;
+        let aggregates = Aggregates::try_new(recipe, input)?;
         Ok(Self {
             table: HashTable::new(),
             hashes: Vec::new(),
             keys: Vec::new(),
             ends: Vec::new(),
-            accumulators,
+            aggregates,
         })
     }
 
@@ -132,12 +132,8 @@ impl Groups {
 
     /// Adds rows.
     pub(super) fn update(&mut self, uses: &[Use], rows: &Rows) -> Result<(), Error> {
-        let groups = self.len();
-        for (index, accumulators) in self.accumulators.iter_mut().enumerate() {
-            accumulators.grow(groups)?;
-            accumulators.update(uses, input(rows, index))?;
-        }
-        Ok(())
+        self.aggregates.grow(self.len())?;
+        self.aggregates.update(uses, rows)
     }
 
     /// Adds rows; gives the values of each row's group before and after it, a column an aggregate.
@@ -146,15 +142,8 @@ impl Groups {
         uses: &[Use],
         rows: &Rows,
     ) -> Result<(Vec<ArrayRef>, Vec<ArrayRef>), Error> {
-        let groups = self.len();
-        let (mut before, mut after) = (Vec::new(), Vec::new());
-        for (index, accumulators) in self.accumulators.iter_mut().enumerate() {
-            accumulators.grow(groups)?;
-            let (old, new) = accumulators.update_each(uses, input(rows, index))?;
-            before.push(old);
-            after.push(new);
-        }
-        Ok((before, after))
+        self.aggregates.grow(self.len())?;
+        self.aggregates.update_each(uses, rows)
     }
 
     /// The keys of some groups.
@@ -164,21 +153,15 @@ impl Groups {
 
     /// The present values of some groups, a column an aggregate.
     pub(super) fn values(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>, Error> {
-        let len = self.len();
-        self.accumulators
-            .iter_mut()
-            .map(|accumulators| {
-                accumulators.grow(len)?;
-                accumulators.values(groups)
-            })
-            .collect()
+        self.aggregates.grow(self.len())?;
+        self.aggregates.values(groups)
     }
 
     /// Memory in bytes, estimated.
     pub(super) fn size(&self) -> usize {
         let keys = self.keys.capacity() + (self.ends.capacity() + self.hashes.capacity()) * size_of::<u64>();
         let table = self.table.capacity() * size_of::<u32>();
-        keys + table + self.accumulators.iter().map(|one| one.size()).sum::<usize>()
+        keys + table + self.aggregates.size()
     }
 }
 
@@ -186,9 +169,4 @@ fn bytes<'a>(keys: &'a [u8], ends: &[usize], group: u32) -> &'a [u8] {
     let group = group as usize;
     let start = if group == 0 { 0 } else { ends[group - 1] };
     &keys[start..ends[group]]
-}
-
-/// What an aggregate reads of evaluated rows.
-pub(in crate::operator::window) fn input(rows: &Rows, aggregate: usize) -> Input<'_> {
-    Input { args: &rows.args[aggregate], filter: rows.filters[aggregate].as_ref() }
 }

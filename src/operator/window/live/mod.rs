@@ -13,12 +13,14 @@
 //! come, and what comes before them, is decided here.
 
 pub(super) mod accumulator;
+pub(super) mod aggregates;
 mod any;
 pub(super) mod changes;
 pub(super) mod complete;
 pub(super) mod groups;
 mod one_group;
 pub(super) mod rounds;
+mod texts;
 mod typed;
 mod window;
 

@@ -70,8 +70,10 @@ impl<K: Kernel> Accumulators for States<K> {
 
     fn update(&mut self, uses: &[Use], input: Input<'_>) -> Result<(), Error> {
         let column = self.kernel.column(input.args)?;
-        for one in uses.iter().filter(|one| input.keeps(one.row)) {
-            self.kernel.add(&mut self.states[one.group as usize], &column, one.row as usize);
+        for (place, one) in uses.iter().enumerate() {
+            if input.keeps(place, one.row) {
+                self.kernel.add(&mut self.states[one.group as usize], &column, one.row as usize);
+            }
         }
         Ok(())
     }
@@ -79,13 +81,17 @@ impl<K: Kernel> Accumulators for States<K> {
     fn update_each(&mut self, uses: &[Use], input: Input<'_>) -> Result<(ArrayRef, ArrayRef), Error> {
         let column = self.kernel.column(input.args)?;
         let (mut before, mut after) = (Vec::with_capacity(uses.len()), Vec::with_capacity(uses.len()));
-        for one in uses {
+        for (place, one) in uses.iter().enumerate() {
             let state = &mut self.states[one.group as usize];
-            before.push(self.kernel.value(state)?);
-            if input.keeps(one.row) {
-                self.kernel.add(state, &column, one.row as usize);
-            }
-            after.push(self.kernel.value(state)?);
+            let value = self.kernel.value(state)?;
+            before.push(value);
+            after.push(match input.keeps(place, one.row) {
+                false => value,
+                true => {
+                    self.kernel.add(state, &column, one.row as usize);
+                    self.kernel.value(state)?
+                }
+            });
         }
         Ok((self.kernel.array(before)?, self.kernel.array(after)?))
     }

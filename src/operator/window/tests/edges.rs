@@ -375,7 +375,11 @@ fn nulls_and_empty_filters_as_in_field_report_b050() {
         let tails: Vec<&str> = given.iter().map(|line| line.splitn(4, ',').nth(3).unwrap()).collect();
         assert_eq!(
             tails,
-            ["a,0,NULL,NULL,NULL,NULL,0,0,NULL", "b,1,5,5,5,5.0,1,1,NULL", "NULL,2,14,7,7,7.0,1,2,NULL"]
+            [
+                "a,0,NULL,NULL,NULL,NULL,0,0,0,NULL,NULL",
+                "b,1,5,5,5,5.0,1,1,1,5,NULL",
+                "NULL,2,14,7,7,7.0,1,2,1,7,NULL"
+            ]
         );
     }
 }

@@ -55,7 +55,13 @@ pub(super) fn distinct_count() -> AggregateCall {
     AggregateCall { function: Arc::new(built), filter: None, order_sensitive: false, inexact: false }
 }
 
-/// count, sum, min, max, avg, count distinct, count filtered.
+fn greatest_text() -> AggregateCall {
+    let text: ExprRef = Arc::new(CastExpr::new(column(2), DataType::Utf8, None));
+    let built = call_over(&input(), max_udaf(), text, "mt").build().unwrap();
+    AggregateCall { function: Arc::new(built), filter: None, order_sensitive: false, inexact: false }
+}
+
+/// count, sum, min, max, avg, count distinct, count filtered, count distinct filtered, max as text.
 pub(super) fn plain_calls() -> Vec<AggregateCall> {
     vec![
         call(count_udaf(), "c"),
@@ -65,6 +71,8 @@ pub(super) fn plain_calls() -> Vec<AggregateCall> {
         average(),
         distinct_count(),
         filtered(call(count_udaf(), "f")),
+        filtered(distinct_count()),
+        greatest_text(),
     ]
 }
 

@@ -91,7 +91,7 @@ pub(in super::super) fn describe_plain(values: &[Option<i64>]) -> String {
     let sum = (!known.is_empty()).then(|| known.iter().sum::<i64>());
     let average = sum.map(|sum| format!("{:?}", sum as f64 / known.len() as f64));
     format!(
-        "{},{},{},{},{},{},{}",
+        "{},{},{},{},{},{},{},{},{}",
         known.len(),
         text(sum),
         text(known.iter().min()),
@@ -99,6 +99,8 @@ pub(in super::super) fn describe_plain(values: &[Option<i64>]) -> String {
         text(average),
         known.iter().collect::<BTreeSet<_>>().len(),
         known.iter().filter(|value| **value > 2).count(),
+        known.iter().filter(|value| **value > 2).collect::<BTreeSet<_>>().len(),
+        text(known.iter().map(i64::to_string).max()),
     )
 }
 

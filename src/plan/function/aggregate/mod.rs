@@ -3,6 +3,7 @@
 //! * `sum`, `avg`: exact; an overflow is an error, never another number (`exact_*`).
 //! * `min`, `max` of floats: one total order, NaN above everything (`float_extreme`).
 //! * `first_value`, `last_value`: by arrival, NULLs ignored, as in Flink (`arrival`).
+//! * `single_value`: what a subquery in an expression gives (`single`).
 //! * `string_agg`, `listagg`, `approx_distinct`: DataFusion's with the types of our SQL (`retyped`).
 //!
 //! Invariant: the state of every accumulator merges in order, and merging loses nothing.
@@ -13,6 +14,7 @@ mod exact_sum;
 mod exact_udaf;
 mod float_extreme;
 mod retyped;
+mod single;
 #[cfg(test)]
 mod tests;
 
@@ -58,3 +60,4 @@ pub(super) fn all() -> Vec<(&'static str, Arc<AggregateUDF>)> {
 pub(crate) use exact_sum::{ExactSum, Finish, Finished};
 
 pub(super) use arrival::{FIRST_RESPECTING_NULLS, LAST_RESPECTING_NULLS};
+pub(in crate::plan) use single::single_value;

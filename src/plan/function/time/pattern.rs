@@ -137,7 +137,23 @@ fn write_field(time: NaiveDateTime, letter: char, count: usize, out: &mut impl W
             return out.write_str(if count > 3 { day } else { &day[..3] });
         }
     };
-    write!(out, "{number:0count$}")
+    write_number(number, count, out)
+}
+
+/// Writes a number with that many digits at least.
+fn write_number(number: i64, count: usize, out: &mut impl Write) -> std::fmt::Result {
+    let mut digits = [b'0'; 4];
+    let Some(digits) = digits.get_mut(..count) else { return write!(out, "{number:0count$}") };
+    let mut rest = number;
+    for digit in digits.iter_mut().rev() {
+        *digit += rest.rem_euclid(10) as u8;
+        rest = rest.div_euclid(10);
+    }
+    match (rest, std::str::from_utf8(digits)) {
+        (0, Ok(digits)) => out.write_str(digits),
+        // More digits, or a sign.
+        _ => write!(out, "{number:0count$}"),
+    }
 }
 
 #[derive(Default)]
@@ -313,6 +329,17 @@ mod tests {
         assert_eq!(written("hh 'o''clock' a '' kk", "2024-01-01 00:30:00"), "12 o'clock AM ' 24");
         assert!(Pattern::new("yyyy 'x").is_err());
         assert!(Pattern::new("yyyy b").is_err());
+    }
+
+    #[test]
+    fn numbers_have_so_many_digits_at_least() {
+        for number in [-1_000, -10, -1, 0, 7, 42, 999, 2_024, 10_000] {
+            for count in 1..7 {
+                let mut out = String::new();
+                write_number(number, count, &mut out).unwrap();
+                assert_eq!(out, format!("{number:0count$}"));
+            }
+        }
     }
 
     #[test]

@@ -7,8 +7,9 @@ use arrow::datatypes::SchemaRef;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
-use super::super::super::live::accumulator::{Accumulators, Use, accumulators};
-use super::super::super::live::groups::{KeyFormat, KeyRows, input};
+use super::super::super::live::accumulator::Use;
+use super::super::super::live::aggregates::Aggregates;
+use super::super::super::live::groups::{KeyFormat, KeyRows};
 use super::super::super::recipe::{Recipe, Rows};
 use crate::error::Error;
 
@@ -32,21 +33,20 @@ pub(super) struct Groups {
     key_bytes: usize,
     /// Groups that a row goes to.
     sets: u64,
-    accumulators: Vec<Box<dyn Accumulators>>,
+    aggregates: Aggregates,
 }
 
 impl Groups {
     pub(super) fn new(recipe: &Recipe, schema: &SchemaRef) -> Result<Self, Error> {
-        let accumulators =
-            recipe.calls.iter().map(|call| accumulators(call, schema)).collect::<Result<_, _>>()?;
+        let aggregates = Aggregates::try_new(recipe, schema)?;
         let (table, hasher) = (HashTable::new(), FixedState::default());
         let (groups, free, sets) = (Vec::new(), Vec::new(), recipe.groups_of_a_row());
-        Ok(Self { table, hasher, groups, free, key_bytes: 0, sets, accumulators })
+        Ok(Self { table, hasher, groups, free, key_bytes: 0, sets, aggregates })
     }
 
     /// Whether the states of two sessions make the one of both.
     pub(super) fn join(&self) -> bool {
-        self.accumulators.iter().all(|accumulators| accumulators.joins())
+        self.aggregates.join()
     }
 
     /// Number of groups.
@@ -121,10 +121,8 @@ impl Groups {
         self.key_bytes -= std::mem::take(&mut self.groups[number as usize].key).len();
         self.free.push(number);
         let groups = self.groups.len();
-        self.accumulators.iter_mut().try_for_each(|accumulators| {
-            accumulators.grow(groups)?;
-            accumulators.clear(number)
-        })
+        self.aggregates.grow(groups)?;
+        self.aggregates.clear(number)
     }
 
     /// Makes a group one of another session; gives its number if the session had none of that key.
@@ -140,10 +138,8 @@ impl Groups {
             let first = group.first.min(self.groups[known as usize].first);
             self.groups[known as usize].first = first;
             let groups = self.groups.len();
-            for accumulators in &mut self.accumulators {
-                accumulators.grow(groups)?;
-                accumulators.join(known, number);
-            }
+            self.aggregates.grow(groups)?;
+            self.aggregates.join_groups(known, number);
             self.forget(number)?;
             return Ok(None);
         }
@@ -156,12 +152,8 @@ impl Groups {
 
     /// Adds rows.
     pub(super) fn update(&mut self, uses: &[Use], rows: &Rows) -> Result<(), Error> {
-        let groups = self.groups.len();
-        for (index, accumulators) in self.accumulators.iter_mut().enumerate() {
-            accumulators.grow(groups)?;
-            accumulators.update(uses, input(rows, index))?;
-        }
-        Ok(())
+        self.aggregates.grow(self.groups.len())?;
+        self.aggregates.update(uses, rows)
     }
 
     /// Adds rows; gives the values of each row's group before and after it, a column an aggregate.
@@ -170,15 +162,8 @@ impl Groups {
         uses: &[Use],
         rows: &Rows,
     ) -> Result<(Vec<ArrayRef>, Vec<ArrayRef>), Error> {
-        let groups = self.groups.len();
-        let (mut before, mut after) = (Vec::new(), Vec::new());
-        for (index, accumulators) in self.accumulators.iter_mut().enumerate() {
-            accumulators.grow(groups)?;
-            let (old, new) = accumulators.update_each(uses, input(rows, index))?;
-            before.push(old);
-            after.push(new);
-        }
-        Ok((before, after))
+        self.aggregates.grow(self.groups.len())?;
+        self.aggregates.update_each(uses, rows)
     }
 
     /// The keys of some groups.
@@ -188,19 +173,13 @@ impl Groups {
 
     /// The present values of some groups, a column an aggregate.
     pub(super) fn values(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>, Error> {
-        let len = self.groups.len();
-        self.accumulators
-            .iter_mut()
-            .map(|accumulators| {
-                accumulators.grow(len)?;
-                accumulators.values(groups)
-            })
-            .collect()
+        self.aggregates.grow(self.groups.len())?;
+        self.aggregates.values(groups)
     }
 
     /// Memory in bytes, estimated.
     pub(super) fn size(&self) -> usize {
         let table = self.table.capacity() * size_of::<u32>() + self.groups.capacity() * size_of::<Group>();
-        self.key_bytes + table + self.accumulators.iter().map(|one| one.size()).sum::<usize>()
+        self.key_bytes + table + self.aggregates.size()
     }
 }

@@ -1,15 +1,23 @@
 //! The first rows of each partition, as they change.
 
-use std::collections::BTreeSet;
+mod identities;
+mod order;
+mod partition;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Ordering;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int64Array, UInt32Array};
-use arrow::compute::{SortOptions, take_record_batch};
+use arrow::array::{Int64Array, UInt32Array};
+use arrow::compute::take_record_batch;
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
-use arrow::row::{RowConverter, Rows, SortField};
 
-use super::evaluate::{arrow_failure, evaluate, one_nan_and_zero};
+use self::identities::Identities;
+use self::order::{Entry, Order, OrderKeys};
+use self::partition::{Limit, Moves, Partition};
+use super::evaluate::arrow_failure;
 use super::expiry::{Expiry, written_at};
 use super::keys::{KeyFormat, KeyNumbers, KeyRows};
 use super::late::{LateRows, Rejected};
@@ -17,7 +25,7 @@ use super::store::RowStore;
 use super::window::give_changes;
 use super::{Operator, Output, StateSize};
 use crate::error::Error;
-use crate::plan::{RankKind, SortKey, StateTtl, TopNNode};
+use crate::plan::{RankKind, StateTtl, TopNNode};
 use crate::stream::{RowKind, RowKinds, RunningWatermark, StreamBatch, Watermark, event_times};
 
 /// Gives the first rows of each partition: new ones, those that are displaced and, where the rank is
@@ -32,16 +40,11 @@ use crate::stream::{RowKind, RowKinds, RunningWatermark, StreamBatch, Watermark,
 pub(super) struct TopN {
     name: &'static str,
     partition: KeyFormat,
-    order: Vec<SortKey>,
-    sorter: Option<RowConverter>,
-    /// The sort key of all rows where there is no ORDER BY.
-    same: Arc<[u8]>,
+    order: Order,
     latest_first: bool,
     time: Option<usize>,
-    rank: RankKind,
-    most: usize,
+    limit: Limit,
     gives_rank: bool,
-    keeps_all: bool,
     /// One row of each partition: a new one is another form of it.
     replaces: bool,
     /// A row that has come out stays out: it need not be kept.
@@ -50,52 +53,24 @@ pub(super) struct TopN {
     numbers: KeyNumbers,
     partitions: Vec<Partition>,
     store: RowStore,
-    /// By slot: where the row is.
-    places: Vec<Option<Entry>>,
     next_row: i64,
     /// Slots of rows that go, free after the batch.
     gone: Vec<u32>,
+    scratch: Scratch,
     schema: SchemaRef,
     late: Option<LateRows>,
     ttl: Option<StateTtl>,
     expiry: Option<Expiry>,
 }
 
-/// A row in the order of its partition.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
-    key: Arc<[u8]>,
-    /// The later the greater or, where the latest is first, the smaller.
-    arrival: i64,
-    slot: u32,
-}
-
+/// What is used again for each row.
 #[derive(Default)]
-struct Partition {
-    /// The rows that come out, in order.
-    top: Vec<Entry>,
-    /// Those behind them, of a changelog.
-    rest: BTreeSet<Entry>,
-}
-
-/// Finds the slots of rows that go.
-struct Identities {
-    format: KeyFormat,
-    numbers: KeyNumbers,
-    slots: Vec<Vec<u32>>,
-    /// By slot: the number.
-    of: Vec<u32>,
-}
-
-/// What a row does to the first rows of its partition.
-#[derive(Default)]
-struct Moves {
-    /// Where they begin to differ.
-    from: usize,
-    left: Vec<u32>,
-    entered: Vec<u32>,
-    /// Both forms of a row that is updated.
-    forms: Option<(u32, u32)>,
+struct Scratch {
+    moves: Moves,
+    /// Where ranks are given: slots and ranks before and after a change, from the first place that it may touch.
+    first: usize,
+    before: Vec<(u32, i64)>,
+    after: Vec<(u32, i64)>,
 }
 
 /// A row of the result: its slot, rank and the row of the batch that made it.
@@ -115,40 +90,30 @@ impl TopN {
             true => {
                 let all: Vec<usize> = (0..input.fields().len()).collect();
                 let format = KeyFormat::try_new(node.identity.as_ref().unwrap_or(&all), input)?;
-                Some(Identities { format, numbers: KeyNumbers::default(), slots: Vec::new(), of: Vec::new() })
+                Some(Identities::new(format))
             }
-        };
-        let fields = node.order.iter().map(|key| {
-            let options = SortOptions { descending: key.descending, nulls_first: key.nulls_first };
-            let data_type = key.expr.data_type(input).map_err(|error| Error::internal("TopN", error))?;
-            Ok(SortField::new_with_options(data_type, options))
-        });
-        let fields = fields.collect::<Result<Vec<_>, Error>>()?;
-        let sorter = match fields.is_empty() {
-            true => None,
-            false => Some(RowConverter::new(fields).map_err(|error| arrow_failure(&error))?),
         };
         Ok(Self {
             name: if node.is_deduplication() { "Deduplicate" } else { "TopN" },
             partition: KeyFormat::try_new(&node.partition, input)?,
-            order: node.order.clone(),
-            sorter,
-            same: Arc::from([].as_slice()),
+            order: Order::try_new(&node.order, input)?,
             latest_first: node.latest_first,
             time: node.time,
-            rank: node.rank,
-            most: usize::try_from(node.most).unwrap_or(usize::MAX),
+            limit: Limit {
+                rank: node.rank,
+                most: usize::try_from(node.most).unwrap_or(usize::MAX),
+                keeps_all: node.updating,
+            },
             gives_rank: node.gives_rank,
-            keeps_all: node.updating,
             replaces: node.is_deduplication(),
             is_final: !node.changes(),
             identities,
             numbers: KeyNumbers::default(),
             partitions: Vec::new(),
             store: RowStore::new(input),
-            places: Vec::new(),
             next_row: 0,
             gone: Vec::new(),
+            scratch: Scratch::default(),
             schema: schema.clone(),
             late,
             ttl: node.ttl,
@@ -170,12 +135,12 @@ impl TopN {
         }
         let written = written_at(self.ttl, batch)?;
         let keys = self.partition.rows(&batch.rows)?;
-        let order = self.sort_keys(&batch.rows)?;
+        let order = self.order.keys(&batch.rows)?;
         let identities = match &self.identities {
             Some(identities) => Some(identities.format.rows(&batch.rows)?),
             None => None,
         };
-        let slots = self.keep(batch, &keys, order.as_ref(), &has_time)?;
+        let slots = self.keep(batch, &keys, &order, &has_time)?;
         let kinds = batch.kinds.as_ref().map(|kinds| kinds.values());
         let comes = |row: usize| {
             kinds.is_none_or(|kinds| matches!(kinds[row], RowKind::Insert | RowKind::UpdateAfter))
@@ -213,18 +178,16 @@ impl TopN {
                     (None, None) => return Err(Error::internal(self.name, "a row goes that never came")),
                 }
             }
-            let new = (comes(row) && slots[row] != NONE).then(|| self.entry(order.as_ref(), row, slots[row]));
-            let before = self.snapshot(number);
+            let new = (comes(row) && slots[row] != NONE).then(|| self.entry(&order, row, slots[row]));
+            if let (Some(new), Some(known), Some(rows)) = (&new, &mut self.identities, &identities) {
+                known.add(rows, row, new.clone());
+            }
             let forms = gone.as_ref().filter(|_| pair).map(|gone| (gone.slot, slots[row]));
-            let mut moves = Moves { from: usize::MAX, forms, ..Moves::default() };
-            let is_kept = self.shift(number, gone, new, &mut moves);
+            let is_kept = self.shift(number, gone.as_ref(), new, forms);
             if comes(row) {
                 match is_kept {
                     true => out.counts.used += 1,
                     false => out.counts.filtered += 1,
-                }
-                if is_kept && let (Some(identities), Some(rows)) = (&mut self.identities, &identities) {
-                    identities.add(rows, row, slots[row]);
                 }
             }
             if (is_kept || leaves.is_some())
@@ -232,7 +195,7 @@ impl TopN {
             {
                 expiry.write(number, written.get(row).copied().unwrap_or(i64::MIN));
             }
-            self.diff(number, &before, &moves, row as u32, &mut changes);
+            self.diff(row as u32, &mut changes);
             let partition = &mut self.partitions[number as usize];
             if self.is_final
                 && is_kept
@@ -240,7 +203,7 @@ impl TopN {
             {
                 self.gone.push(std::mem::replace(&mut last.slot, NONE));
             }
-            if partition.top.is_empty() && partition.rest.is_empty() {
+            if partition.is_empty() {
                 self.release(number);
             }
         }
@@ -283,19 +246,11 @@ impl TopN {
     /// A row is not kept any more. Changes may still be given of it.
     fn drop_row(&mut self, slot: u32) {
         if let Some(identities) = &mut self.identities {
-            self.places[slot as usize] = None;
             identities.remove(slot);
         }
         if slot != NONE {
             self.gone.push(slot);
         }
-    }
-
-    fn sort_keys(&self, rows: &RecordBatch) -> Result<Option<Rows>, Error> {
-        let Some(sorter) = &self.sorter else { return Ok(None) };
-        let columns = self.order.iter().map(|key| evaluate(&key.expr, rows).map(one_nan_and_zero));
-        let columns: Vec<ArrayRef> = columns.collect::<Result<_, _>>()?;
-        sorter.convert_columns(&columns).map(Some).map_err(|error| arrow_failure(&error))
     }
 
     /// Stores the rows that may come out; their slots. Rows that only come are compared with what is there
@@ -304,7 +259,7 @@ impl TopN {
         &mut self,
         batch: &StreamBatch,
         keys: &KeyRows,
-        order: Option<&Rows>,
+        order: &OrderKeys,
         has_time: &dyn Fn(usize) -> bool,
     ) -> Result<Vec<u32>, Error> {
         let kinds = batch.kinds.as_ref().map(|kinds| kinds.values());
@@ -314,7 +269,7 @@ impl TopN {
         let mut kept: Vec<u32> = Vec::new();
         for row in (0..batch.num_rows()).filter(|row| comes(*row) && has_time(*row)) {
             // With a time to live what is there may be gone when the row is used.
-            if self.keeps_all || self.expiry.is_some() || self.may_enter(keys, order, row) {
+            if self.limit.keeps_all || self.expiry.is_some() || self.may_enter(keys, order, row) {
                 kept.push(row as u32);
             }
         }
@@ -330,161 +285,67 @@ impl TopN {
         for (row, slot) in kept.iter().zip(self.store.add(rows)?) {
             slots[*row as usize] = slot;
         }
-        if self.identities.is_some() {
-            self.places.resize(self.store.bound().max(self.places.len()), None);
-        }
         Ok(slots)
     }
 
     /// Whether a row would be among the first ones now.
-    fn may_enter(&self, keys: &KeyRows, order: Option<&Rows>, row: usize) -> bool {
-        let Some(number) = self.numbers.find(keys, row) else { return self.most > 0 };
-        let Some(partition) = self.partitions.get(number as usize) else { return self.most > 0 };
-        let Some(last) = partition.top.last() else { return self.most > 0 };
-        let key = order.map(|order| order.row(row));
-        let key = key.as_ref().map_or(&[][..], |key| key.data());
-        match key.cmp(&last.key) {
-            std::cmp::Ordering::Less => true,
-            std::cmp::Ordering::Equal => {
-                self.latest_first || self.rank != RankKind::RowNumber || partition.top.len() < self.most
+    fn may_enter(&self, keys: &KeyRows, order: &OrderKeys, row: usize) -> bool {
+        let most = self.limit.most;
+        let Some(number) = self.numbers.find(keys, row) else { return most > 0 };
+        let Some(partition) = self.partitions.get(number as usize) else { return most > 0 };
+        let Some(last) = partition.top.last() else { return most > 0 };
+        match order.cmp(row, &last.key) {
+            Ordering::Less => true,
+            Ordering::Equal => {
+                self.latest_first || self.limit.rank != RankKind::RowNumber || partition.top.len() < most
             }
-            std::cmp::Ordering::Greater => self.fits(&partition.top, key),
+            Ordering::Greater => self.limit.fits(&partition.top, Ordering::Greater),
         }
     }
 
-    /// Whether a row with that sort key, which is not before the last of `top`, is among the first ones.
-    fn fits(&self, top: &[Entry], key: &[u8]) -> bool {
-        let Some(last) = top.last() else { return self.most > 0 };
-        match self.rank {
-            RankKind::RowNumber => top.len() < self.most,
-            RankKind::Rank => *last.key == *key || top.len() < self.most,
-            RankKind::DenseRank => *last.key == *key || distinct(top) < self.most,
-        }
-    }
-
-    fn entry(&mut self, order: Option<&Rows>, row: usize, slot: u32) -> Entry {
-        let key = match order {
-            Some(order) => Arc::from(order.row(row).data()),
-            None => Arc::clone(&self.same),
-        };
+    fn entry(&mut self, order: &OrderKeys, row: usize, slot: u32) -> Entry {
         self.next_row += 1;
         let arrival = if self.latest_first { -self.next_row } else { self.next_row };
-        Entry { key, arrival, slot }
+        Entry { key: order.key(row), arrival, slot }
     }
 
     /// The entry of a row that goes; `None`: it is not there.
-    fn identify(&mut self, rows: Option<&KeyRows>, row: usize) -> Result<Option<Entry>, Error> {
-        let (Some(identities), Some(rows)) = (&mut self.identities, rows) else {
-            return Err(Error::internal(self.name, "a row goes of rows that only come"));
-        };
-        let Some(number) = identities.numbers.find(rows, row) else { return Ok(None) };
-        let slot = identities.slots[number as usize].last().copied();
-        Ok(slot.and_then(|slot| self.places[slot as usize].clone()))
+    fn identify(&self, rows: Option<&KeyRows>, row: usize) -> Result<Option<Entry>, Error> {
+        match (&self.identities, rows) {
+            (Some(identities), Some(rows)) => identities.find(rows, row),
+            _ => Err(Error::internal(self.name, "a row goes of rows that only come")),
+        }
     }
 
-    /// The first rows before a change, where they are needed to tell what has changed.
-    fn snapshot(&self, number: u32) -> Vec<(u32, i64)> {
-        if !self.gives_rank {
-            return Vec::new();
+    /// Takes a row out of its partition and puts one in; whether the new one is kept. `forms`: both are of one row.
+    fn shift(
+        &mut self,
+        number: u32,
+        gone: Option<&Entry>,
+        new: Option<Entry>,
+        forms: Option<(u32, u32)>,
+    ) -> bool {
+        let Scratch { moves, first, before, after } = &mut self.scratch;
+        let partition = &mut self.partitions[number as usize];
+        moves.clear();
+        moves.forms = forms;
+        if self.gives_rank {
+            *first = partition.first_change(gone, new.as_ref());
+            self.limit.ranks(&partition.top, *first, before);
         }
-        self.ranked(&self.partitions[number as usize].top, 0)
-    }
-
-    /// The slots and ranks of rows from a place on.
-    fn ranked(&self, top: &[Entry], from: usize) -> Vec<(u32, i64)> {
-        let mut ranked = Vec::with_capacity(top.len().saturating_sub(from));
-        let (mut rank, mut dense) = (0, 0);
-        for (place, entry) in top.iter().enumerate() {
-            if place == 0 || top[place - 1].key != entry.key {
-                rank = place as i64 + 1;
-                dense += 1;
-            }
-            if place >= from {
-                ranked.push((
-                    entry.slot,
-                    match self.rank {
-                        RankKind::RowNumber => place as i64 + 1,
-                        RankKind::Rank => rank,
-                        RankKind::DenseRank => dense,
-                    },
-                ));
-            }
+        let is_kept = partition.shift(self.limit, gone, new, moves);
+        if self.gives_rank {
+            self.limit.ranks(&partition.top, moves.from, after);
         }
-        ranked
-    }
-
-    /// Takes a row out of its partition and puts one in; whether the new one is kept.
-    fn shift(&mut self, number: u32, gone: Option<Entry>, new: Option<Entry>, moves: &mut Moves) -> bool {
-        let mut partition = std::mem::take(&mut self.partitions[number as usize]);
-        if let Some(gone) = gone {
-            if let Ok(place) = partition.top.binary_search(&gone) {
-                partition.top.remove(place);
-                moves.from = moves.from.min(place);
-                moves.left.push(gone.slot);
-            } else {
-                partition.rest.remove(&gone);
-            }
-            self.drop_row(gone.slot);
+        for place in 0..self.scratch.moves.dropped.len() {
+            self.drop_row(self.scratch.moves.dropped[place]);
         }
-        // What comes is put where it belongs, before rows move up.
-        let mut is_kept = false;
-        if let Some(new) = new {
-            let place = partition.top.partition_point(|known| *known < new);
-            let is_last = place == partition.top.len();
-            let is_behind_rest = is_last && partition.rest.first().is_some_and(|first| *first < new);
-            if self.identities.is_some() {
-                self.places[new.slot as usize] = Some(new.clone());
-            }
-            if !is_behind_rest && (!is_last || self.fits(&partition.top, &new.key)) {
-                moves.from = moves.from.min(place);
-                moves.entered.push(new.slot);
-                partition.top.insert(place, new);
-                is_kept = true;
-            } else if self.keeps_all {
-                partition.rest.insert(new);
-                is_kept = true;
-            } else {
-                self.drop_row(new.slot);
-            }
-        }
-        while let Some(first) = partition.rest.first() {
-            if !self.fits(&partition.top, &first.key) {
-                break;
-            }
-            if let Some(first) = partition.rest.pop_first() {
-                moves.from = moves.from.min(partition.top.len());
-                moves.entered.push(first.slot);
-                partition.top.push(first);
-            }
-        }
-        let first = moves.left.len();
-        while self.is_over_full(&partition.top) {
-            let Some(last) = partition.top.pop() else { break };
-            moves.from = moves.from.min(partition.top.len());
-            moves.left.push(last.slot);
-            if self.keeps_all {
-                partition.rest.insert(last);
-            } else {
-                self.drop_row(last.slot);
-            }
-        }
-        moves.left[first..].reverse();
-        self.partitions[number as usize] = partition;
         is_kept
     }
 
-    /// Whether the last row is not among the first ones any more.
-    fn is_over_full(&self, top: &[Entry]) -> bool {
-        let Some(last) = top.last() else { return false };
-        match self.rank {
-            RankKind::RowNumber => top.len() > self.most,
-            RankKind::Rank => top.partition_point(|entry| entry.key < last.key) >= self.most,
-            RankKind::DenseRank => distinct(top) > self.most,
-        }
-    }
-
     /// What has changed among the first rows of a partition.
-    fn diff(&self, number: u32, before: &[(u32, i64)], moves: &Moves, row: u32, changes: &mut Vec<Change>) {
+    fn diff(&mut self, row: u32, changes: &mut Vec<Change>) {
+        let Scratch { moves, first, before, after } = &mut self.scratch;
         if moves.from == usize::MAX {
             return;
         }
@@ -492,12 +353,13 @@ impl TopN {
             changes.push((RowKind::UpdateBefore, old.0, old.1, row));
             changes.push((RowKind::UpdateAfter, new.0, new.1, row));
         };
-        let top = &self.partitions[number as usize].top;
-        if self.gives_rank && self.rank == RankKind::RowNumber {
+        let before = match self.gives_rank {
+            true => before.get(moves.from - *first..).unwrap_or_default(),
+            false => &[],
+        };
+        if self.gives_rank && self.limit.rank == RankKind::RowNumber {
             // Each rank has one row.
-            let after = self.ranked(top, moves.from);
-            let before = before.get(moves.from..).unwrap_or_default();
-            for (old, new) in before.iter().zip(&after) {
+            for (old, new) in before.iter().zip(after.iter()) {
                 if old != new {
                     update(*old, *new);
                 }
@@ -508,26 +370,24 @@ impl TopN {
             changes.extend(more.map(|new| (RowKind::Insert, new.0, new.1, row)));
             return;
         }
-        let stays = |slot: &u32, others: &[u32]| !others.contains(slot);
-        let left: Vec<u32> = moves.left.iter().copied().filter(|slot| stays(slot, &moves.entered)).collect();
-        let entered: Vec<u32> =
-            moves.entered.iter().copied().filter(|slot| stays(slot, &moves.left)).collect();
-        let after = if self.gives_rank { self.ranked(top, moves.from) } else { Vec::new() };
+        moves.settle();
+        let (left, entered) = (&moves.left, &moves.entered);
+        let after = if self.gives_rank { after.as_slice() } else { &[] };
         let rank_of = |ranks: &[(u32, i64)], slot: u32| {
             ranks.iter().find(|known| known.0 == slot).map_or(0, |known| known.1)
         };
         // Of one row for each key the next is another form; of several only the two forms of an update.
         match (left.as_slice(), entered.as_slice()) {
             ([old], [new]) if self.replaces || moves.forms == Some((*old, *new)) => {
-                update((*old, rank_of(before, *old)), (*new, rank_of(&after, *new)));
+                update((*old, rank_of(before, *old)), (*new, rank_of(after, *new)));
             }
             _ => {
                 changes.extend(left.iter().map(|old| (RowKind::Delete, *old, rank_of(before, *old), row)));
-                changes.extend(entered.iter().map(|new| (RowKind::Insert, *new, rank_of(&after, *new), row)));
+                changes.extend(entered.iter().map(|new| (RowKind::Insert, *new, rank_of(after, *new), row)));
             }
         }
         // Those that stay are in the same order, and may have another rank.
-        let old = before.iter().skip(moves.from).filter(|(slot, _)| !left.contains(slot));
+        let old = before.iter().filter(|(slot, _)| !left.contains(slot));
         let new = after.iter().filter(|(slot, _)| !entered.contains(slot));
         for (old, new) in old.zip(new).filter(|(old, new)| old.1 != new.1) {
             changes.push((RowKind::UpdateBefore, old.0, old.1, row));
@@ -569,37 +429,6 @@ impl TopN {
     }
 }
 
-/// How many sort keys there are.
-fn distinct(top: &[Entry]) -> usize {
-    top.chunk_by(|one, other| one.key == other.key).count()
-}
-
-impl Identities {
-    fn add(&mut self, rows: &KeyRows, row: usize, slot: u32) {
-        let number = self.numbers.number(rows, row);
-        if self.slots.len() <= number as usize {
-            self.slots.resize_with(self.numbers.bound(), Vec::new);
-        }
-        self.slots[number as usize].push(slot);
-        if self.of.len() <= slot as usize {
-            self.of.resize(slot as usize + 1, NONE);
-        }
-        self.of[slot as usize] = number;
-    }
-
-    fn remove(&mut self, slot: u32) {
-        let Some(number) = self.of.get(slot as usize).copied().filter(|number| *number != NONE) else {
-            return;
-        };
-        self.of[slot as usize] = NONE;
-        let slots = &mut self.slots[number as usize];
-        slots.retain(|known| *known != slot);
-        if slots.is_empty() {
-            self.numbers.release(number);
-        }
-    }
-}
-
 impl Operator for TopN {
     fn name(&self) -> &'static str {
         self.name
@@ -631,19 +460,12 @@ impl Operator for TopN {
     }
 
     fn state(&self) -> StateSize {
-        let identities = self.identities.as_ref().map_or(0, |identities| {
-            identities.numbers.size() + identities.slots.capacity() * size_of::<Vec<u32>>()
-        });
-        let places = self.places.capacity() * size_of::<Option<Entry>>();
+        let identities = self.identities.as_ref().map_or(0, Identities::size);
         let expiry = self.expiry.as_ref().map_or(0, Expiry::size);
         StateSize {
             windows: 0,
             rows: self.store.len(),
-            bytes: self.store.size() + self.numbers.size() + places + identities + expiry,
+            bytes: self.store.size() + self.numbers.size() + identities + expiry,
         }
     }
 }
-
-#[cfg(test)]
-#[path = "top_n_tests.rs"]
-mod tests;

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::operator::create;
 use crate::operator::testing::{Row, column, input, lines, plan_node, record_batch};
-use crate::plan::Operation;
+use crate::plan::{Operation, SortKey};
 use crate::stream::StreamElement;
 
 fn node(rank: RankKind, most: u64, gives_rank: bool, updating: bool) -> TopNNode {

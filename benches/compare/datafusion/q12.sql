@@ -1,0 +1,1 @@
+SELECT bidder, count(*) FROM bid GROUP BY bidder

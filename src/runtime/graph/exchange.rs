@@ -1,0 +1,184 @@
+//! Where rows go from one stage to the next.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+
+use super::draft::{Draft, Ending};
+use super::{Builder, Stage, is_aligned, order_of};
+use crate::error::Error;
+use crate::plan::{
+    AggregatePhase, Distribution, NodeId, Operation, PlanNode, WindowAggregateNode, WindowSource,
+};
+use crate::runtime::channel::{Receiver, Signal, channel};
+use crate::runtime::exchange::Outputs;
+use crate::runtime::merge::Second;
+
+impl Builder<'_> {
+    pub(super) fn exchange(&mut self, node: &PlanNode, distribution: &Distribution) -> Result<Stage, Error> {
+        let input = self.input_of(node)?;
+        let stage = self.stage(input)?;
+        match distribution {
+            Distribution::Single => {
+                Ok(vec![self.gather(stage, &node.schema, node.properties.bounded, "gather")?])
+            }
+            Distribution::Hash(_) if self.options.parallelism == 1 && stage.len() == 1 => Ok(stage),
+            Distribution::Hash(keys) => Ok(self.spread(stage, keys, &node.schema, node.properties.bounded)),
+        }
+    }
+
+    /// Aggregates once, or before and behind the exchange where that gives the same result.
+    pub(super) fn window_aggregate(
+        &mut self,
+        id: NodeId,
+        node: &PlanNode,
+        aggregate: &WindowAggregateNode,
+    ) -> Result<Stage, Error> {
+        let exchange = self.node(self.input_of(node)?)?.clone();
+        let is_hashed = matches!(exchange.operation, Operation::Exchange(Distribution::Hash(_)));
+        if self.options.parallelism == 1 || !is_hashed || !has_exact_parts(aggregate) {
+            let mut stage = self.stage(self.input_of(node)?)?;
+            self.chain(&mut stage, id, node)?;
+            return Ok(stage);
+        }
+        let input = self.input_of(&exchange)?;
+        let input_schema = Arc::clone(&self.node(input)?.schema);
+        let mut stage = self.stage(input)?;
+        let states = crate::plan::local_schema(aggregate, &input_schema)?;
+        let local = with_phase(node, aggregate, AggregatePhase::Local, Arc::clone(&states));
+        self.link(&mut stage, id, &local, &input_schema)?;
+        // Behind the slice's start stand the keys and the grouping id.
+        let keys = aggregate.keys.len() + usize::from(aggregate.grouping_sets.is_some());
+        let keys: Vec<usize> = (1..=keys).collect();
+        let mut stage = self.spread(stage, &keys, &states, node.properties.bounded);
+        let last = with_phase(node, aggregate, AggregatePhase::Final, Arc::clone(&node.schema));
+        // The local phase has judged what is late.
+        let last = PlanNode { late: None, ..last };
+        self.link(&mut stage, id, &last, &states)?;
+        Ok(stage)
+    }
+
+    /// One subtask of a stage; several are brought together in a new task.
+    pub(super) fn gather(
+        &mut self,
+        stage: Stage,
+        schema: &SchemaRef,
+        bounded: bool,
+        name: &str,
+    ) -> Result<Draft, Error> {
+        let mut stage = stage;
+        if stage.len() == 1
+            && let Some(only) = stage.pop()
+        {
+            return Ok(only);
+        }
+        let signal = Arc::new(Signal::default());
+        let receivers = stage.into_iter().map(|draft| self.connect(draft, &signal)).collect();
+        let mut draft = self.joined(name, receivers, signal, order_of(bounded), schema);
+        draft.in_step = true;
+        Ok(draft)
+    }
+
+    /// The subtasks of a node of two inputs, each with both inputs' rows of its keys.
+    pub(super) fn join(&mut self, id: NodeId, node: &PlanNode) -> Result<Stage, Error> {
+        let [first, second] = node.inputs.as_slice() else {
+            return Err(Error::internal("runtime", "a join lacks an input"));
+        };
+        let exchanges = [self.node(*first)?.clone(), self.node(*second)?.clone()];
+        let is_hashed =
+            exchanges.iter().all(|node| matches!(node.operation, Operation::Exchange(Distribution::Hash(_))));
+        let count = if is_hashed { self.options.parallelism.max(1) } else { 1 };
+        let signals: Vec<_> = (0..count).map(|_| Arc::new(Signal::default())).collect();
+        let mut receivers: Vec<Vec<Receiver>> = (0..count).map(|_| Vec::new()).collect();
+        let mut from = 0;
+        for exchange in &exchanges {
+            from = receivers[0].len();
+            let stage = self.stage(self.input_of(exchange)?)?;
+            match &exchange.operation {
+                Operation::Exchange(Distribution::Hash(keys)) if count > 1 => {
+                    self.spread_to(stage, keys, &signals, &mut receivers);
+                }
+                Operation::Exchange(_) => {
+                    for draft in stage {
+                        receivers[0].push(self.connect(draft, &signals[0]));
+                    }
+                }
+                _ => return Err(Error::internal("runtime", "the input of a join is no exchange")),
+            }
+        }
+        let (schema, order) = (Arc::clone(&exchanges[0].schema), order_of(is_aligned(node)));
+        let ends = receivers.into_iter().zip(signals).enumerate();
+        let mut stage: Stage = ends
+            .map(|(number, (receivers, signal))| {
+                let mut draft = self.joined(&format!("join {number}"), receivers, signal, order, &schema);
+                draft.in_step = true;
+                draft.second = Some(Second { from, schema: Arc::clone(&exchanges[1].schema) });
+                draft
+            })
+            .collect();
+        self.link(&mut stage, id, node, &schema)?;
+        Ok(stage)
+    }
+
+    /// As many new subtasks as the job's parallelism, each with the rows of its keys.
+    fn spread(&mut self, stage: Stage, keys: &[usize], schema: &SchemaRef, bounded: bool) -> Stage {
+        let count = self.options.parallelism;
+        let signals: Vec<_> = (0..count).map(|_| Arc::new(Signal::default())).collect();
+        let mut receivers: Vec<Vec<Receiver>> = (0..count).map(|_| Vec::new()).collect();
+        self.spread_to(stage, keys, &signals, &mut receivers);
+        let ends = receivers.into_iter().zip(signals).enumerate();
+        ends.map(|(number, (receivers, signal))| {
+            let name = format!("subtask {number}");
+            let mut draft = self.joined(&name, receivers, signal, order_of(bounded), schema);
+            draft.in_step = true;
+            draft.subtask = number;
+            draft
+        })
+        .collect()
+    }
+
+    /// Ends each task of a stage in a channel to each of those that sleep on `signals`.
+    fn spread_to(
+        &mut self,
+        stage: Stage,
+        keys: &[usize],
+        signals: &[Arc<Signal>],
+        receivers: &mut [Vec<Receiver>],
+    ) {
+        for draft in stage {
+            let mut senders = Vec::with_capacity(signals.len());
+            for (target, signal) in signals.iter().enumerate() {
+                let (sender, receiver) = channel(self.options.channel_rows(), &draft.signal, signal);
+                senders.push(sender);
+                receivers[target].push(receiver);
+            }
+            let outputs = Outputs::hash(senders, keys.to_vec(), self.options.seed);
+            self.complete(draft, Ending::Outputs(outputs));
+        }
+    }
+
+    /// Ends a task in a channel to the task that sleeps on `receiver`.
+    pub(super) fn connect(&mut self, draft: Draft, receiver: &Arc<Signal>) -> Receiver {
+        let (sender, end) = channel(self.options.channel_rows(), &draft.signal, receiver);
+        self.complete(draft, Ending::Outputs(Outputs::single(sender)));
+        end
+    }
+}
+
+/// Whether pre-aggregated parts give the same result as all rows at once, to the last digit.
+fn has_exact_parts(aggregate: &WindowAggregateNode) -> bool {
+    let is_assigned = matches!(aggregate.window, WindowSource::Assign { .. });
+    let is_single = aggregate.phase == AggregatePhase::Single;
+    let all_exact = aggregate.aggregates.iter().all(|call| !call.order_sensitive && !call.inexact);
+    is_assigned && is_single && all_exact && !aggregate.is_updating()
+}
+
+fn with_phase(
+    node: &PlanNode,
+    aggregate: &WindowAggregateNode,
+    phase: AggregatePhase,
+    schema: SchemaRef,
+) -> PlanNode {
+    let aggregate = WindowAggregateNode { phase, ..aggregate.clone() };
+    PlanNode { operation: Operation::WindowAggregate(Box::new(aggregate)), schema, ..node.clone() }
+}

@@ -1,0 +1,8 @@
+CREATE TABLE l (
+  k STRING, v BIGINT
+) WITH ('connector' = 'filesystem', 'path' = '${DATA}/l.ndjson', 'format' = 'json');
+CREATE TABLE r (
+  k STRING, w BIGINT
+) WITH ('connector' = 'filesystem', 'path' = '${DATA}/r.ndjson', 'format' = 'json');
+
+SELECT k, v FROM l WHERE v > (SELECT AVG(v) FROM l);
