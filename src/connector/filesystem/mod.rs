@@ -22,6 +22,7 @@ mod input_tests;
 #[cfg(test)]
 mod json_tests;
 mod listing;
+mod parquet_columns;
 mod parquet_sink;
 mod parquet_split;
 mod parquet_statistics;
@@ -239,7 +240,12 @@ impl FileSource {
     /// `threads`: that may decode it.
     fn split(&self, file: FoundFile, threads: usize) -> Result<Box<dyn SplitReader>, Error> {
         if self.settings.format.text.is_none() {
-            return Ok(Box::new(parquet_split::ParquetSplit::new(file.path, file.facts, &self.request)));
+            return Ok(Box::new(parquet_split::ParquetSplit::new(
+                file.path,
+                file.facts,
+                &self.request,
+                threads,
+            )));
         }
         let compression = self.settings.compression;
         let name = file.facts.path.clone();

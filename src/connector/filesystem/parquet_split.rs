@@ -5,14 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
-};
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::basic::Type as PhysicalType;
 use parquet::errors::ParquetError;
 
 use super::coerce::{coerce, sql_type};
+use super::parquet_columns::ParquetColumns;
 use crate::connector::assembly::{Assembly, SplitFacts};
 use crate::connector::format::sql_type_name;
 use crate::connector::input::unreadable;
@@ -25,6 +23,7 @@ pub(super) struct ParquetSplit {
     facts: SplitFacts,
     assembly: Assembly,
     batch_rows: usize,
+    threads: usize,
     cancel: CancelToken,
     state: State,
     rows: u64,
@@ -33,21 +32,19 @@ pub(super) struct ParquetSplit {
 
 enum State {
     Unopened,
-    Open {
-        reader: ParquetRecordBatchReader,
-        /// For each physical column, where it stands in the reader's batches.
-        places: Vec<usize>,
-    },
+    Open(ParquetColumns),
     Read,
 }
 
 impl ParquetSplit {
-    pub(super) fn new(path: PathBuf, facts: SplitFacts, request: &ReadRequest) -> Self {
+    /// `threads`: that may read it.
+    pub(super) fn new(path: PathBuf, facts: SplitFacts, request: &ReadRequest, threads: usize) -> Self {
         Self {
             path,
             facts,
             assembly: Assembly::new(request),
             batch_rows: request.batch_rows.max(1),
+            threads,
             cancel: request.cancel.clone(),
             state: State::Unopened,
             rows: 0,
@@ -69,18 +66,9 @@ impl ParquetSplit {
         let wanted = self.assembly.physical().fields().iter();
         let wanted =
             wanted.map(|field| find_column(columns, field.name(), name)).collect::<Result<Vec<_>, _>>()?;
-        let mut sorted = wanted.clone();
-        sorted.sort_unstable();
-        sorted.dedup();
-        let places =
-            wanted.iter().map(|column| sorted.partition_point(|other| other < column)).collect::<Vec<_>>();
-        let mask = ProjectionMask::roots(metadata.parquet_schema(), sorted);
-        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata)
-            .with_projection(mask)
-            .with_batch_size(self.batch_rows)
-            .build()
-            .map_err(|error| damaged(name, error))?;
-        self.state = State::Open { reader, places };
+        let (batch_rows, threads) = (self.batch_rows, self.threads);
+        let columns = ParquetColumns::open(&self.path, name, file, &metadata, &wanted, batch_rows, threads)?;
+        self.state = State::Open(columns);
         Ok(())
     }
 }
@@ -97,15 +85,15 @@ impl SplitReader for ParquetSplit {
         if matches!(self.state, State::Unopened) {
             self.open()?;
         }
-        let State::Open { reader, places } = &mut self.state else { return Ok(Read::End) };
+        let State::Open(reader) = &mut self.state else { return Ok(Read::End) };
         let Some(batch) = reader.next() else {
             self.state = State::Read;
             return Ok(Read::End);
         };
-        let batch = batch.map_err(|error| damaged(&self.facts.path, ParquetError::from(error)))?;
+        let (columns, rows) = batch.map_err(|error| damaged(&self.facts.path, error))?;
         let fields = self.assembly.physical().fields();
-        let columns = fields.iter().zip(places.iter()).map(|(field, place)| {
-            let column = coerce(batch.column(*place), field.data_type()).map_err(|why| {
+        let columns = fields.iter().zip(&columns).map(|(field, column)| {
+            let column = coerce(column, field.data_type()).map_err(|why| {
                 Error::run(code::MALFORMED, format!("{}, column \"{}\" {why}", self.facts.path, field.name()))
                     .hint("Declare the column with the type that it has in the file, and CAST in the query.")
             })?;
@@ -123,8 +111,8 @@ impl SplitReader for ParquetSplit {
         });
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         let lines = Lines::From(self.rows + 1);
-        self.rows += batch.num_rows() as u64;
-        let rows = self.assembly.batch(columns, batch.num_rows(), &lines, &self.facts)?;
+        self.rows += rows as u64;
+        let rows = self.assembly.batch(columns, rows, &lines, &self.facts)?;
         Ok(Read::Rows(SplitBatch { rows, lines, rejected: Vec::new(), kinds: None }))
     }
 
@@ -132,7 +120,7 @@ impl SplitReader for ParquetSplit {
         let size = self.facts.size.unwrap_or(0);
         let done = match self.state {
             State::Unopened => 0,
-            State::Open { .. } => {
+            State::Open(_) => {
                 (u128::from(size) * u128::from(self.rows) / u128::from(self.total.max(1))) as u64
             }
             State::Read => size,
@@ -227,7 +215,7 @@ fn find_column(columns: &arrow::datatypes::Fields, name: &str, file: &str) -> Re
     })
 }
 
-fn damaged(name: &str, error: ParquetError) -> Error {
+pub(super) fn damaged(name: &str, error: ParquetError) -> Error {
     Error::run(code::UNREADABLE, format!("can't read \"{name}\": {error}"))
         .hint("Check that the file is complete and is Parquet.")
 }

@@ -12,7 +12,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
-use crate::connector::testing::{Everything, read, table};
+use crate::connector::testing::{Everything, read, read_by, table};
 use crate::connector::{Connector, Filesystem};
 use crate::error::Error;
 
@@ -222,4 +222,35 @@ fn metadata_tells_of_frequent_values() {
     // NULL and a value in one group: three of four rows are NULL.
     let nulls = Int32Array::from(vec![None, None, None, Some(5)]);
     assert_eq!(frequent(Arc::new(nulls), 4), known("NULL", 75));
+}
+
+#[test]
+fn several_threads_read_what_one_does() {
+    let rows = 130_000;
+    let numbers: ArrayRef = Arc::new((0..rows).map(Some).collect::<Int64Array>());
+    let texts = (0..rows).map(|row| (row % 7 != 3).then(|| "é".repeat(row as usize % 50)));
+    let texts: ArrayRef = Arc::new(texts.collect::<StringArray>());
+    let lists = (0..rows).map(|row| Some((0..row as i32 % 4).map(Some)));
+    let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(lists));
+    let fields = [("n", &numbers), ("s", &texts), ("xs", &lists)]
+        .map(|(name, array)| Field::new(name, array.data_type().clone(), true));
+    let schema = Arc::new(Schema::new(fields.to_vec()));
+    let batch = RecordBatch::try_new(schema.clone(), vec![numbers, texts, lists.clone()]).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.parquet");
+    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(50_000)).build();
+    let mut writer = ArrowWriter::try_new(File::create(&path).unwrap(), schema, Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    let path = path.to_string_lossy().into_owned();
+    // Not in the order of the file.
+    let columns = [("xs", lists.data_type().clone()), ("n", DataType::Int64), ("s", DataType::Utf8)];
+    let t = table(&columns, &[("path", &path), ("format", "parquet")]);
+    let expected = read(&t, 8192).unwrap();
+    assert_eq!(expected.lines.len(), rows as usize);
+    assert_eq!(expected.rows()[129_999], format!("[0,1,2], 129999, {}", "é".repeat(49)));
+    for (batch_rows, threads) in [(8192, 2), (1000, 3), (8192, 8)] {
+        let found = read_by(&t, batch_rows, threads).unwrap();
+        assert!(found.lines == expected.lines && found.rows() == expected.rows(), "{threads} threads");
+    }
 }
