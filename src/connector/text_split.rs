@@ -269,7 +269,7 @@ impl TextSplit {
         }
         let why = format!("the line is longer than {} bytes", self.max_record);
         self.rows.reject_cut_off(self.decoder.line(), &self.buffer[self.start..self.end], &why);
-        (self.start, self.end) = (0, 0);
+        self.begin_text();
         self.input = State::Read;
         Ok(true)
     }
