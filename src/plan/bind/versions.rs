@@ -61,7 +61,8 @@ impl Versions<'_> {
                 (view.name.clone(), plan.schema().fields().get(time).map(|field| field.name().clone()))
             }
             None => {
-                let message = format!("FOR SYSTEM_TIME AS OF needs a table or a view, and \"{}\" is none", ident.value);
+                let message =
+                    format!("FOR SYSTEM_TIME AS OF needs a table or a view, and \"{}\" is none", ident.value);
                 return Err(Error::plan(code::INVALID_QUERY, message)
                     .at(span)
                     .hint("Create a table or, of a query, a view first."));

@@ -95,7 +95,9 @@ fn is_of_clock(plan: &LogicalPlan, column: usize) -> bool {
         LogicalPlan::SubqueryAlias(alias) => is_of_clock(&alias.input, column),
         LogicalPlan::Filter(filter) => is_of_clock(&filter.input, column),
         LogicalPlan::Union(union) => union.inputs.iter().all(|input| is_of_clock(input, column)),
-        LogicalPlan::Join(join) if column < join.left.schema().fields().len() => is_of_clock(&join.left, column),
+        LogicalPlan::Join(join) if column < join.left.schema().fields().len() => {
+            is_of_clock(&join.left, column)
+        }
         _ => is_by_clock(plan, column),
     }
 }

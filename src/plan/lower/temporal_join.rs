@@ -78,7 +78,8 @@ impl Lowering<'_> {
             let mut roles = self.roles[input.node].clone();
             roles.push(Role::Plain);
             let moved: Vec<Option<usize>> = (0..width).map(Some).collect();
-            input.node = self.add_projection(input.node, project, Arc::new(Schema::new(fields)), roles, &moved);
+            input.node =
+                self.add_projection(input.node, project, Arc::new(Schema::new(fields)), roles, &moved);
         }
         input.slots.push(Slot::Column(width));
         Ok(input)
