@@ -83,7 +83,11 @@ def check(given, data, folder) -> None:
                 continue
             path = folder / "rows.txt"
             run(engine, query, kind, data, given.threads, path)
-            answers[engine] = sorted(path.read_text().splitlines())
+            lines = path.read_text().splitlines()
+            if kind == "csv":
+                # An empty field is an empty text or NULL, as an engine likes.
+                lines = [re.sub(r"(?<![^|])NULL(?![^|])", "", line) for line in lines]
+            answers[engine] = sorted(lines)
         first, *others = answers
         for other in others:
             if answers[first] != answers[other]:

@@ -106,7 +106,7 @@ def duckdb(query, kind, data, threads, rows_file) -> dict:
         source = {
             "parquet": f"read_parquet({path})",
             "json": f"read_json({path}, format = 'newline_delimited', columns = {fields})",
-            "csv": f"read_csv({path}, header = true, allow_quoted_nulls = false, columns = {fields})",
+            "csv": f"read_csv({path}, header = true, nullstr = 'NULL', columns = {fields})",
         }[kind]
         database.execute(f"CREATE VIEW {table} AS SELECT * FROM {source}")
     path = HERE / "duckdb/tumble.sql" if query == "tumble" else ROOT / f"tests/nexmark/batch/{query}.sql"
