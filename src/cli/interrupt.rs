@@ -54,7 +54,6 @@ pub(super) fn keep(job: JobHandle) {
 
 /// From now on Ctrl-C without a running job ends nothing: a shell looks at it.
 pub(super) fn stay() {
-    keys::remember();
     install();
     IS_SHELL.store(true, Ordering::Release);
 }

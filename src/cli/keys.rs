@@ -1,5 +1,7 @@
 //! Keys while a query runs: any one of them stops a query that does not end.
 
+#[cfg(unix)]
+use std::env;
 use std::io;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -62,11 +64,35 @@ pub(super) fn restore() {
     }
 }
 
-/// Remembers how the terminal is, before a line editor changes it.
-pub(super) fn remember() {
-    #[cfg(unix)]
-    if let Ok(modes) = tcgetattr(io::stdin()) {
-        let _ = AT_START.set(modes);
+/// While it lives, what is typed ahead of a prompt is neither shown nor looked at before it is read: the end of input
+/// (Ctrl-D) stays a key. Ctrl-C stays Ctrl-C.
+pub(super) struct Ahead(());
+
+impl Ahead {
+    pub(super) fn keep() -> Self {
+        #[cfg(unix)]
+        if let Ok(modes) = tcgetattr(io::stdin())
+            && !edits_by_itself()
+        {
+            let mut quiet = modes.clone();
+            quiet.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
+            let _ = AT_START.set(modes);
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, &quiet);
+        }
+        Self(())
+    }
+}
+
+/// Whether the terminal is one of those that the line editor leaves to the system: lines are edited and shown there.
+#[cfg(unix)]
+fn edits_by_itself() -> bool {
+    let term = env::var("TERM").unwrap_or_default();
+    ["dumb", "cons25", "emacs"].iter().any(|one| one.eq_ignore_ascii_case(&term))
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        leave();
     }
 }
 

@@ -62,6 +62,8 @@ fn what_is_typed_ahead_waits_for_its_turn() {
     let shown = terminal
         .wait_for("the last row", |screen| screen.contains("| 42 |") && last_line(screen) == "tidegate>");
     assert!(shown.contains("created view") && shown.contains("| 41 |"), "{shown}");
+    terminal.press("SELECT n + 3 AS c FROM v;\r\x04");
+    assert_eq!(terminal.ended(), 0);
 }
 
 #[test]

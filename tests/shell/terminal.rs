@@ -115,8 +115,12 @@ impl Terminal {
 
     /// Waits for the end of the shell; gives its exit code.
     pub(crate) fn ended(mut self) -> u32 {
-        while let Ok(bytes) = self.bytes.recv_timeout(PATIENCE) {
-            self.take(&bytes);
+        loop {
+            match self.bytes.recv_timeout(PATIENCE) {
+                Ok(bytes) => self.take(&bytes),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("the shell does not end:\n{}", self.shown()),
+            }
         }
         self.child.wait().expect("the shell ends").exit_code()
     }

@@ -17,7 +17,7 @@ use self::commands::Command;
 use self::editor::{Line, Lines};
 pub(super) use self::notices::Notices;
 use super::args::Format;
-use super::keys::Keys;
+use super::keys::{Ahead, Keys};
 use super::output::Stop;
 use super::plot::{self, Chart};
 use super::run::Runner;
@@ -42,6 +42,7 @@ pub(super) fn run(runner: &mut Runner, variables: &[(String, String)]) -> Result
         ". Statements end with a semicolon; help explains, \\? lists commands, Ctrl-D leaves."
     ));
     interrupt::stay();
+    let _ahead = Ahead::keep();
     runner.output.set_most_rows(Some(SHOWN_ROWS));
     let mut lines = Lines::try_new()?;
     let notices = Notices::new(lines.printer());
