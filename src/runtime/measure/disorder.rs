@@ -7,9 +7,7 @@ use arrow::buffer::{NullBuffer, ScalarBuffer};
 
 /// The first rows of a split are all looked at, then one of [`STRIDE`].
 const ALL_ROWS: u64 = 65_536;
-const STRIDE: u64 = 16;
-/// Values that wait while somebody reads.
-const MOST_PENDING: usize = 65_536;
+const STRIDE: u64 = 64;
 /// Shares of rows whose delay is told.
 const SHARES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
 
@@ -77,11 +75,22 @@ const FIRST_OF_BITS: [u8; 65] = {
     }
     firsts
 };
+/// Of one number of bits there are at most two of [`DELAYS`].
+const PADDED_DELAYS: [u64; DELAYS.len() + 2] = {
+    let mut padded = [u64::MAX; DELAYS.len() + 2];
+    let mut place = 0;
+    while place < DELAYS.len() {
+        padded[place] = DELAYS[place];
+        place += 1;
+    }
+    padded
+};
 
-/// The place of the shortest of [`DELAYS`] that is long enough; behind the last one if none is. Asked for many rows.
+/// The place of the shortest of [`DELAYS`] that is long enough; behind the last one if none is. Asked for many
+/// rows, whose delays can't be foretold: without branches.
 fn place_of(behind: u64) -> usize {
     let first = usize::from(FIRST_OF_BITS[(u64::BITS - behind.leading_zeros()) as usize]);
-    first + DELAYS[first..].iter().take_while(|delay| **delay < behind).count()
+    first + usize::from(PADDED_DELAYS[first] < behind) + usize::from(PADDED_DELAYS[first + 1] < behind)
 }
 
 /// Out-of-order times of the rows of a source.
@@ -104,18 +113,31 @@ impl Default for Seen {
     }
 }
 
+impl Seen {
+    fn see(&mut self, behind: u64) {
+        self.furthest = self.furthest.max(behind);
+        self.behind[place_of(behind)] += 1;
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.furthest = self.furthest.max(other.furthest);
+        self.rows += other.rows;
+        self.behind.iter_mut().zip(other.behind).for_each(|(sum, count)| *sum += count);
+    }
+}
+
 /// How far the rows of one split are out of order, as far as it was looked at.
 #[derive(Debug)]
 pub(in crate::runtime) struct DisorderProbe {
     latest: i64,
     rows: u64,
-    looked_at: u64,
-    pending: Vec<u64>,
+    /// What was not added to the cell yet.
+    seen: Seen,
 }
 
 impl Default for DisorderProbe {
     fn default() -> Self {
-        Self { latest: i64::MIN, rows: 0, looked_at: 0, pending: Vec::new() }
+        Self { latest: i64::MIN, rows: 0, seen: Seen::default() }
     }
 }
 
@@ -125,9 +147,9 @@ impl DisorderProbe {
         while let Some(first) = rest.first() {
             let to_next = if self.rows < ALL_ROWS { 1 } else { STRIDE - self.rows % STRIDE };
             if self.rows < ALL_ROWS || to_next == STRIDE {
-                self.looked_at += 1;
+                self.seen.rows += 1;
                 if *first < self.latest {
-                    self.pending.push(self.latest.saturating_sub(*first).unsigned_abs());
+                    self.seen.see(self.latest.saturating_sub(*first).unsigned_abs());
                 }
             }
             let (run, behind) = rest.split_at(rest.len().min(to_next as usize));
@@ -156,10 +178,10 @@ impl DisorderProbe {
         cell: &DisorderCell,
     ) {
         for row in self.looks(times.len()) {
-            self.looked_at += 1;
+            self.seen.rows += 1;
             let before = highest[row].saturating_add(delay_us);
             if highest[row] > i64::MIN && times[row] < before {
-                self.pending.push(before.saturating_sub(times[row]).unsigned_abs());
+                self.seen.see(before.saturating_sub(times[row]).unsigned_abs());
             }
         }
         self.rows += times.len() as u64;
@@ -189,25 +211,25 @@ impl DisorderProbe {
         self.record(cell);
     }
 
+    /// Adds what was seen to what others read, unless somebody reads now.
     fn record(&mut self, cell: &DisorderCell) {
-        let mut seen = match cell.0.try_lock() {
-            Ok(seen) => seen,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) if self.pending.len() < MOST_PENDING => return,
-            Err(TryLockError::WouldBlock) => lock(&cell.0),
-        };
-        seen.rows += std::mem::take(&mut self.looked_at);
-        for behind in self.pending.drain(..) {
-            seen.furthest = seen.furthest.max(behind);
-            seen.behind[place_of(behind)] += 1;
+        if self.seen.rows == 0 {
+            return;
         }
+        let mut all = match cell.0.try_lock() {
+            Ok(all) => all,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        all.add(&self.seen);
+        self.seen = Seen::default();
     }
 }
 
 /// How far the rows of a source are out of order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Disorder {
-    /// Rows that were looked at: the first ones all, then one of sixteen.
+    /// Rows that were looked at: the first ones all, then one of sixty-four.
     pub rows: u64,
     /// Of them, those with an event time before that of a row that came earlier.
     pub out_of_order: u64,
@@ -315,9 +337,9 @@ mod tests {
     }
 
     #[test]
-    fn of_many_rows_every_sixteenth_is_looked_at_however_they_are_cut() {
+    fn of_many_rows_one_in_a_stride_is_looked_at_however_they_are_cut() {
         let rows: Vec<i64> =
-            (0..ALL_ROWS as i64 + 1_600).map(|row| row - i64::from(row % 3 == 0) * 5).collect();
+            (0..ALL_ROWS as i64 + 6_400).map(|row| row - i64::from(row % 3 == 0) * 5).collect();
         let whole = curve(&[&rows]);
         assert_eq!(whole.rows, ALL_ROWS + 100);
         let cut: Vec<&[i64]> = rows.chunks(7).collect();
