@@ -2,7 +2,7 @@
 //!
 //! Letters: `S` SQL text, `C` catalog and options, `P` planning, `W` windows and time, `F` files
 //! and formats, `R` running, `U` usage of the command line and settings, `X` our own faults, `L` what
-//! is allowed and may not be meant.
+//! is allowed and may not be meant, `K` checkpoints.
 
 /// A stable code, such as `W004`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,6 +115,14 @@ pub const TIMED_OUT: Code = Code("R009");
 /// Something was pushed into a stream that it can't take: after its end, a watermark that goes back, rows that
 /// nobody reads.
 pub const STREAM_MISUSE: Code = Code("R011");
+/// A checkpoint that is missing where one was asked for.
+pub const NO_CHECKPOINT: Code = Code("K001");
+/// A checkpoint that is torn, or written by something else.
+pub const BAD_CHECKPOINT: Code = Code("K002");
+/// A checkpoint that is of another query, or that this query can't take up.
+pub const FOREIGN_CHECKPOINT: Code = Code("K003");
+/// A checkpoint that could not be written.
+pub const UNWRITTEN_CHECKPOINT: Code = Code("K004");
 /// Event time is lost where windows could still use it.
 pub const LINT_LOST_TIME: Code = Code("L001");
 /// A watermark is further behind its rows than a window is long.

@@ -6,7 +6,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 
 use super::evaluate::{arrow_failure, evaluate, evaluate_condition};
-use super::{Operator, Output};
+use super::{Operator, Output, RowCounts, StateReader, StateWriter};
 use crate::error::Error;
 use crate::plan::{CalcNode, ExprRef};
 use crate::stream::{RowKind, RowKinds, RunningWatermark, StreamBatch};
@@ -57,6 +57,15 @@ impl Operator for Calc {
         out.counts.used += batch.num_rows() as u64;
         let rows = self.project(&batch.rows)?;
         out.batch(StreamBatch { rows, ..batch });
+        Ok(())
+    }
+
+    /// It keeps nothing.
+    fn snapshot(&mut self, _state: &mut StateWriter) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn restore(&mut self, _state: &mut StateReader, _counts: &mut RowCounts) -> Result<(), Error> {
         Ok(())
     }
 }

@@ -2,8 +2,10 @@
 
 use arrow::datatypes::SchemaRef;
 
-use super::{KeyFilter, OpenWindow, Operator, Output, RowCounts, StateSize};
-use crate::error::Error;
+use super::{
+    KeyFilter, OpenWindow, Operator, OperatorState, Output, RowCounts, StateReader, StateSize, StateWriter,
+};
+use crate::error::{Error, code};
 use crate::stream::{RowKind, StreamBatch, StreamElement, Watermark};
 
 /// An operator under watch. In tests and debug builds each operator is wrapped in one.
@@ -11,8 +13,16 @@ use crate::stream::{RowKind, StreamBatch, StreamElement, Watermark};
 /// Fails with an internal error that names the operator if a batch has another schema than the
 /// plan says, if a watermark does not rise, if something comes after the end, if the running
 /// watermarks fall inside a batch, if one half of an update comes without the other, or if the counts don't add up to the rows that came in.
+///
+/// Now and then the operator is replaced by a new one that takes up its state, by way of the bytes of a checkpoint: so
+/// all tests of what operators do are tests of that, too.
 pub(super) struct Checked {
     operator: Box<dyn Operator>,
+    again: Box<dyn Fn() -> Result<Box<dyn Operator>, Error> + Send>,
+    opened_us: Option<i64>,
+    /// Calls so far, and the number of the one after which the operator is replaced next.
+    calls: u64,
+    replaced_at: u64,
     schema: SchemaRef,
     rows_in: u64,
     counts: RowCounts,
@@ -21,9 +31,18 @@ pub(super) struct Checked {
 }
 
 impl Checked {
-    pub(super) fn new(operator: Box<dyn Operator>, schema: &SchemaRef) -> Self {
+    /// `again` makes the operator anew.
+    pub(super) fn new(
+        operator: Box<dyn Operator>,
+        schema: &SchemaRef,
+        again: impl Fn() -> Result<Box<dyn Operator>, Error> + Send + 'static,
+    ) -> Self {
         Self {
             operator,
+            again: Box::new(again),
+            opened_us: None,
+            calls: 0,
+            replaced_at: 1,
             schema: schema.clone(),
             rows_in: 0,
             counts: RowCounts::default(),
@@ -62,6 +81,45 @@ impl Checked {
                 }
             }
         }
+        self.calls += 1;
+        // Often at first, then ever more seldom, as the state grows.
+        if self.calls >= self.replaced_at {
+            self.replaced_at = self.calls + 1 + self.calls / 4;
+            self.replace(&mut out.counts)?;
+        }
+        Ok(())
+    }
+
+    /// Puts a new operator with the same state in the place of the operator.
+    fn replace(&mut self, counts: &mut RowCounts) -> Result<(), Error> {
+        let mut state = StateWriter::default();
+        match self.operator.snapshot(&mut state) {
+            Err(error) if error.code() == code::NOT_SUPPORTED.0 => return Ok(()),
+            written => written?,
+        }
+        let mut bytes = Vec::new();
+        state.finish().write(&mut bytes)?;
+        let mut bytes = bytes.as_slice();
+        let state = OperatorState::read(&mut bytes)?;
+        let mut again = (self.again)()?;
+        if let Some(now_us) = self.opened_us {
+            again.open(now_us);
+        }
+        let (before, mut restored) = (*counts, RowCounts { held: 0, ..*counts });
+        again.restore(&mut StateReader::same(state, 0), &mut restored)?;
+        if restored != before || !bytes.is_empty() {
+            return Err(self.wrong(format_args!("restored with {restored:?}, kept with {before:?}")));
+        }
+        let states = [self.operator.state(), again.state()].map(|state| (state.windows, state.rows));
+        if states[0] != states[1] {
+            return Err(self.wrong(format_args!("restored windows and rows are {states:?}")));
+        }
+        let timers = [self.operator.next_timer(), again.next_timer()];
+        let watermarks = [self.operator.next_watermark(), again.next_watermark()];
+        if timers[0] != timers[1] || watermarks[0] != watermarks[1] {
+            return Err(self.wrong(format_args!("restored, it wakes at {timers:?}, {watermarks:?}")));
+        }
+        self.operator = again;
         Ok(())
     }
 
@@ -139,6 +197,7 @@ impl Operator for Checked {
     }
 
     fn open(&mut self, now_us: i64) {
+        self.opened_us = Some(now_us);
         self.operator.open(now_us);
     }
 
@@ -172,6 +231,18 @@ impl Operator for Checked {
         self.operator.open_windows(most, of)
     }
 
+    fn snapshot(&mut self, state: &mut StateWriter) -> Result<(), Error> {
+        self.operator.snapshot(state)
+    }
+
+    fn restore(&mut self, state: &mut StateReader, counts: &mut RowCounts) -> Result<(), Error> {
+        self.operator.restore(state, counts)?;
+        self.counts = *counts;
+        let RowCounts { used, late, null_time, future, filtered, held, partly_late: _ } = *counts;
+        self.rows_in = used + late + null_time + future + filtered + held;
+        Ok(())
+    }
+
     fn state(&self) -> StateSize {
         self.operator.state()
     }
@@ -198,7 +269,7 @@ mod tests {
 
     fn message(does: fn(StreamBatch, &mut Output)) -> String {
         let rows: [Row; 2] = [(Some(1), None, None), (Some(2), None, None)];
-        let mut checked = Checked::new(Box::new(Wrong(does)), &input());
+        let mut checked = Checked::new(Box::new(Wrong(does)), &input(), move || Ok(Box::new(Wrong(does))));
         match checked.process_batch(stream_batch(&rows, &[0, 1]), &mut Output::default()) {
             Ok(()) => "fine".into(),
             Err(error) => error.message().into(),
@@ -234,7 +305,8 @@ mod tests {
 
     #[test]
     fn nothing_after_the_end() {
-        let mut checked = Checked::new(Box::new(Wrong(|_, _| {})), &input());
+        let again = || -> Result<Box<dyn Operator>, Error> { Ok(Box::new(Wrong(|_, _| {}))) };
+        let mut checked = Checked::new(again().unwrap(), &input(), again);
         let mut out = Output::default();
         checked.finish(&mut out).unwrap();
         assert!(checked.finish(&mut out).is_err());

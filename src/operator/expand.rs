@@ -8,7 +8,7 @@ use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion_common::ScalarValue;
 
 use super::evaluate::failure;
-use super::{Operator, Output};
+use super::{Operator, Output, RowCounts, StateReader, StateWriter};
 use crate::error::Error;
 use crate::plan::{ExpandNode, grouping_id};
 use crate::stream::StreamBatch;
@@ -61,6 +61,15 @@ impl Operator for Expand {
                 .map_err(|error| Error::internal("Expand", error))?;
             out.batch(StreamBatch { rows, ..batch.clone() });
         }
+        Ok(())
+    }
+
+    /// It keeps nothing.
+    fn snapshot(&mut self, _state: &mut StateWriter) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn restore(&mut self, _state: &mut StateReader, _counts: &mut RowCounts) -> Result<(), Error> {
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! The first rows.
 
-use super::{Operator, Output};
+use super::{Operator, Output, RowCounts, StateReader, StateWriter};
 use crate::error::Error;
 use crate::plan::LimitNode;
 use crate::stream::StreamBatch;
@@ -44,6 +44,18 @@ impl Operator for Limit {
 
     fn is_satisfied(&self) -> bool {
         self.to_give == Some(0)
+    }
+
+    fn snapshot(&mut self, state: &mut StateWriter) -> Result<(), Error> {
+        state.number("to_skip", self.to_skip as i64);
+        state.optional("to_give", self.to_give.map(|left| left as i64));
+        Ok(())
+    }
+
+    fn restore(&mut self, state: &mut StateReader, _counts: &mut RowCounts) -> Result<(), Error> {
+        self.to_skip = state.lowest("to_skip").unwrap_or(0) as usize;
+        self.to_give = state.lowest("to_give").map(|left| left as usize);
+        Ok(())
     }
 }
 

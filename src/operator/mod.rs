@@ -21,6 +21,8 @@ mod normalize;
 mod over;
 mod pattern;
 mod sort;
+pub(crate) mod spread;
+mod state;
 mod store;
 mod temporal_sort;
 #[cfg(test)]
@@ -36,11 +38,12 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 
-use crate::error::Error;
+use crate::error::{Error, code};
 use crate::plan::{Operation, PlanNode, WindowKind};
 use crate::stream::{StreamBatch, StreamElement, Watermark};
 
 pub(crate) use join::LookupTable;
+pub use state::{OperatorState, StateReader, StateWriter};
 
 /// Rows of a result batch at most.
 const BATCH_ROWS: usize = 8192;
@@ -54,6 +57,17 @@ const BATCH_ROWS: usize = 8192;
 /// `P002` if this version can't run it; an internal error for sources, exchanges and sinks, which
 /// are the runtime's.
 pub fn create(node: &PlanNode, input: &SchemaRef) -> Result<Box<dyn Operator>, Error> {
+    let operator = plain(node, input)?;
+    #[cfg(any(test, debug_assertions))]
+    let operator: Box<dyn Operator> = {
+        let (node, input) = (node.clone(), Arc::clone(input));
+        let schema = Arc::clone(&node.schema);
+        Box::new(checked::Checked::new(operator, &schema, move || plain(&node, &input)))
+    };
+    Ok(operator)
+}
+
+fn plain(node: &PlanNode, input: &SchemaRef) -> Result<Box<dyn Operator>, Error> {
     let schema = &node.schema;
     let late = node.late.as_ref().map(late::LateRows::new);
     let late_of_two = || node.late.as_ref().map(late::LateRows::of_two);
@@ -95,8 +109,6 @@ pub fn create(node: &PlanNode, input: &SchemaRef) -> Result<Box<dyn Operator>, E
             return Err(Error::internal("operator", "a node of the runtime is no operator"));
         }
     };
-    #[cfg(any(test, debug_assertions))]
-    let operator: Box<dyn Operator> = Box::new(checked::Checked::new(operator, schema));
     Ok(operator)
 }
 
@@ -112,9 +124,16 @@ pub(crate) fn create_lookup(
     let Operation::LookupJoin(join) = &node.operation else {
         return Err(Error::internal("operator", "a table for a node that looks nothing up"));
     };
-    let operator: Box<dyn Operator> = Box::new(join::LookupJoin::try_new(join, &node.schema, input, table)?);
+    let operator: Box<dyn Operator> =
+        Box::new(join::LookupJoin::try_new(join, &node.schema, input, Arc::clone(&table))?);
     #[cfg(any(test, debug_assertions))]
-    let operator: Box<dyn Operator> = Box::new(checked::Checked::new(operator, &node.schema));
+    let operator: Box<dyn Operator> = {
+        let (join, schema, input) = (join.clone(), Arc::clone(&node.schema), Arc::clone(input));
+        let again = move || -> Result<Box<dyn Operator>, Error> {
+            Ok(Box::new(join::LookupJoin::try_new(&join, &schema, &input, Arc::clone(&table))?))
+        };
+        Box::new(checked::Checked::new(operator, &node.schema, again))
+    };
     Ok(operator)
 }
 
@@ -190,6 +209,28 @@ pub trait Operator: Send {
     /// An internal error if keys can't be shown.
     fn open_windows(&mut self, _most: usize, _of: Option<&KeyFilter>) -> Result<Vec<OpenWindow>, Error> {
         Ok(Vec::new())
+    }
+
+    /// Hands on all that it keeps of the rows so far, between two calls. It goes on afterwards as if it had not been
+    /// asked.
+    ///
+    /// # Errors
+    /// `P002` if it keeps what can't be written: an aggregate of the program's own.
+    fn snapshot(&mut self, _state: &mut StateWriter) -> Result<(), Error> {
+        Err(Error::plan(
+            code::NOT_SUPPORTED,
+            format!("operator \"{}\" can't be part of a checkpoint", self.name()),
+        ))
+    }
+
+    /// Takes up what it, or subtasks that it replaces, kept: called once, after [`Operator::open`] and before all else. What it does
+    /// then is what they would have done with its keys. `counts` are those that it had; it sets how many rows it
+    /// holds.
+    ///
+    /// # Errors
+    /// `K002` if the state does not fit together.
+    fn restore(&mut self, _state: &mut StateReader, _counts: &mut RowCounts) -> Result<(), Error> {
+        Err(Error::internal(self.name(), "it keeps no state"))
     }
 
     /// Rows, keys and bytes that it keeps now.

@@ -9,7 +9,8 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 
 use super::evaluate::{arrow_failure, evaluate, one_nan_and_zero};
-use super::{BATCH_ROWS, Operator, Output, StateSize};
+use super::state::with_schema;
+use super::{BATCH_ROWS, Operator, Output, RowCounts, StateReader, StateSize, StateWriter};
 use crate::error::Error;
 use crate::plan::{SortKey, SortNode};
 use crate::stream::StreamBatch;
@@ -97,6 +98,23 @@ impl Operator for Sort {
             let rows = take_record_batch(&rows, &chunk).map_err(|error| arrow_failure(&error))?;
             out.batch(StreamBatch::inserts(rows, arrived));
         }
+        Ok(())
+    }
+
+    fn snapshot(&mut self, state: &mut StateWriter) -> Result<(), Error> {
+        if !self.rows.is_empty() {
+            state.table("rows", self.rows.clone(), &[]);
+        }
+        Ok(())
+    }
+
+    fn restore(&mut self, state: &mut StateReader, counts: &mut RowCounts) -> Result<(), Error> {
+        if let Some(rows) = state.table("rows")? {
+            self.held = rows.num_rows();
+            self.rows = vec![with_schema(&self.schema, rows)?];
+            self.arrived = Some(Instant::now());
+        }
+        counts.held = self.held as u64;
         Ok(())
     }
 

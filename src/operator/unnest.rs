@@ -9,7 +9,7 @@ use arrow::record_batch::RecordBatch;
 
 use super::calc::take_rows;
 use super::evaluate::arrow_failure;
-use super::{Operator, Output};
+use super::{Operator, Output, RowCounts, StateReader, StateWriter};
 use crate::error::Error;
 use crate::plan::UnnestNode;
 use crate::stream::{RowKind, RowKinds, StreamBatch};
@@ -73,6 +73,15 @@ impl Operator for Unnest {
         given.rows = RecordBatch::try_new(Arc::clone(&self.schema), columns)
             .map_err(|error| Error::internal("Unnest", error))?;
         out.batch(given);
+        Ok(())
+    }
+
+    /// It keeps nothing.
+    fn snapshot(&mut self, _state: &mut StateWriter) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn restore(&mut self, _state: &mut StateReader, _counts: &mut RowCounts) -> Result<(), Error> {
         Ok(())
     }
 }

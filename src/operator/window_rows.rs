@@ -8,7 +8,7 @@ use arrow::record_batch::RecordBatch;
 use super::calc::take_rows;
 use super::late::{LateRows, Rejected};
 use super::window::{AssignerKind, WindowAssigner, timestamps};
-use super::{Operator, Output};
+use super::{Operator, Output, RowCounts, StateReader, StateWriter};
 use crate::error::Error;
 use crate::plan::WindowRowsNode;
 use crate::stream::{RowKind, RowKinds, StreamBatch, event_times};
@@ -90,6 +90,15 @@ impl Operator for WindowRows {
         let rows = RecordBatch::try_new(self.schema.clone(), columns)
             .map_err(|error| Error::internal("WindowRows", error))?;
         out.batch(StreamBatch { rows, ..batch });
+        Ok(())
+    }
+
+    /// It keeps nothing.
+    fn snapshot(&mut self, _state: &mut StateWriter) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn restore(&mut self, _state: &mut StateReader, _counts: &mut RowCounts) -> Result<(), Error> {
         Ok(())
     }
 }

@@ -3,10 +3,10 @@
 use arrow::array::{RecordBatchOptions, UInt32Array};
 use arrow::compute::take_arrays;
 use arrow::record_batch::RecordBatch;
-use datafusion_common::hash_utils::{RandomState, create_hashes};
 
 use super::channel::{ChannelProbe, Sender};
 use crate::error::Error;
+use crate::operator::spread::{hash_keys, subtask_of};
 use crate::stream::{RowKind, RowKinds, RunningWatermark, StreamBatch, StreamElement};
 
 /// The outputs of a task.
@@ -71,16 +71,12 @@ impl Outputs {
         let fault = |error| Error::internal("exchange", error);
         let rows = batch.num_rows();
         let keys = self.keys.as_deref().unwrap_or(&[]);
-        let columns: Vec<_> = keys.iter().map(|key| normalised(batch.rows.column(*key))).collect();
-        self.hashes.clear();
-        self.hashes.resize(rows, 0);
-        create_hashes(&columns, &HASHER, &mut self.hashes)
-            .map_err(|error| Error::internal("exchange", error))?;
+        let columns: Vec<_> = keys.iter().map(|key| batch.rows.column(*key).clone()).collect();
+        hash_keys(&columns, rows, &mut self.hashes)?;
         let count = self.senders.len();
         let mut parts: Vec<Vec<u32>> = vec![Vec::with_capacity(rows / count + 1); count];
         for (row, hash) in self.hashes.iter().enumerate() {
-            // The upper half: the tables behind the exchange use the lower bits.
-            parts[((hash >> 32) as usize) % count].push(row as u32);
+            parts[subtask_of(*hash, count)].push(row as u32);
         }
         for (sender, part) in self.senders.iter().zip(parts) {
             if part.is_empty() {
@@ -128,28 +124,6 @@ fn kinds_of(kinds: &[RowKind], rows: &[u32]) -> Vec<RowKind> {
         kind => kind,
     };
     rows.iter().enumerate().map(kind).collect()
-}
-
-/// Fixed, so that a key always goes to the same subtask.
-const HASHER: RandomState = RandomState::with_seed(0x7469_6465_6761_7465);
-
-/// Values that are one group must have one hash: −0.0 is 0.0 and every NaN is the same.
-fn normalised(column: &arrow::array::ArrayRef) -> arrow::array::ArrayRef {
-    use arrow::array::{AsArray, Float32Array, Float64Array};
-    use arrow::datatypes::{DataType, Float32Type, Float64Type};
-    match column.data_type() {
-        DataType::Float64 => {
-            let one = |value: f64| if value.is_nan() { f64::NAN } else { value + 0.0 };
-            let array: Float64Array = column.as_primitive::<Float64Type>().unary(one);
-            std::sync::Arc::new(array)
-        }
-        DataType::Float32 => {
-            let one = |value: f32| if value.is_nan() { f32::NAN } else { value + 0.0 };
-            let array: Float32Array = column.as_primitive::<Float32Type>().unary(one);
-            std::sync::Arc::new(array)
-        }
-        _ => std::sync::Arc::clone(column),
-    }
 }
 
 #[cfg(test)]

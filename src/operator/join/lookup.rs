@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::operator::evaluate::{arrow_failure, evaluate_condition};
 use crate::operator::keys::{KeyFormat, KeyNumbers};
 use crate::operator::window::give_changes;
-use crate::operator::{Operator, Output};
+use crate::operator::{Operator, Output, RowCounts, StateReader, StateWriter};
 use crate::plan::{ExprRef, JoinKind, LookupJoinNode};
 use crate::stream::{RowKind, RowKinds, RunningWatermark, StreamBatch};
 
@@ -163,6 +163,15 @@ impl Operator for LookupJoin {
         let joined =
             self.pairs(&self.schema, &batch.rows, &UInt32Array::from(rows), &UInt32Array::from(places))?;
         give_changes(&StreamBatch { rows: joined, kinds, running, arrived: batch.arrived }, out);
+        Ok(())
+    }
+
+    /// It keeps nothing.
+    fn snapshot(&mut self, _state: &mut StateWriter) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn restore(&mut self, _state: &mut StateReader, _counts: &mut RowCounts) -> Result<(), Error> {
         Ok(())
     }
 }

@@ -1,0 +1,591 @@
+//! What operators keep, as tables and numbers: a checkpoint's part of them.
+//!
+//! A table of rows tells the columns by which the stream was spread over subtasks, so that the state of some
+//! subtasks can be taken up by any other number of them: each finds its own rows.
+//!
+//! Invariant: nothing here knows files, or when a checkpoint is taken. Columns are shared, not copied.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Cursor;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatchOptions, StringArray, UInt32Array,
+};
+use arrow::compute::{concat_batches, filter_record_batch};
+use arrow::datatypes::{Field, Int64Type, Schema, SchemaRef, UInt32Type};
+use arrow::error::ArrowError;
+use arrow::ipc::reader::StreamReader;
+use arrow::ipc::writer::StreamWriter;
+use arrow::record_batch::RecordBatch;
+
+use super::spread::{hash_keys, subtask_of};
+use crate::error::{Error, code};
+
+/// Keys of the metadata of a table's schema where it is written.
+const NAME: &str = "tidegate.name";
+const OWNER: &str = "tidegate.owner";
+
+/// Takes what an operator keeps.
+#[derive(Debug, Default)]
+pub struct StateWriter {
+    state: OperatorState,
+    /// Before each name.
+    scope: String,
+}
+
+/// What one subtask of an operator keeps.
+#[derive(Debug, Clone, Default)]
+pub struct OperatorState {
+    numbers: BTreeMap<String, i64>,
+    tables: BTreeMap<String, StateTable>,
+}
+
+/// Rows of state.
+#[derive(Debug, Clone)]
+struct StateTable {
+    rows: Vec<RecordBatch>,
+    owner: Owner,
+}
+
+/// Who has the rows of a table when there is another number of subtasks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Owner {
+    /// The one that these columns' hash says.
+    Keys(Vec<usize>),
+    /// The one that has the row of this table whose place is in the first column.
+    Table(String),
+    /// The first one.
+    First,
+}
+
+impl StateWriter {
+    /// Keeps a number.
+    pub fn number(&mut self, name: &str, value: i64) {
+        let name = self.name(name);
+        let before = self.state.numbers.insert(name, value);
+        debug_assert!(before.is_none(), "a number of state has one name");
+    }
+
+    /// Keeps a number that may be missing.
+    pub fn optional(&mut self, name: &str, value: Option<i64>) {
+        if let Some(value) = value {
+            self.number(name, value);
+        }
+    }
+
+    /// Keeps rows, all of one schema. `keys`: the places of the columns by which the operator's input is spread over subtasks, in
+    /// the exchange's order and types; none: there is one subtask.
+    pub fn table(&mut self, name: &str, rows: Vec<RecordBatch>, keys: &[usize]) {
+        let owner = if keys.is_empty() { Owner::First } else { Owner::Keys(keys.to_vec()) };
+        self.add(name, rows, owner);
+    }
+
+    /// Keeps columns as [`StateWriter::table`] does rows.
+    ///
+    /// # Errors
+    /// An internal error for columns of different lengths.
+    pub fn columns(&mut self, name: &str, columns: Vec<ArrayRef>, keys: &[usize]) -> Result<(), Error> {
+        let rows = batch(columns)?;
+        self.table(name, vec![rows], keys);
+        Ok(())
+    }
+
+    /// Keeps rows that belong to those of another table, `parent`, which was kept before, in this scope or around
+    /// it: the first column tells the place there, from 0, as `UInt32`.
+    ///
+    /// # Errors
+    /// An internal error for columns of different lengths, and without such a table.
+    pub fn columns_of(&mut self, parent: &str, name: &str, columns: Vec<ArrayRef>) -> Result<(), Error> {
+        let mut scope = self.scope.as_str();
+        let parent = loop {
+            let full = format!("{scope}{parent}");
+            if self.state.tables.contains_key(&full) {
+                break full;
+            }
+            let Some(outer) = scope.strip_suffix('.') else {
+                return Err(Error::internal(
+                    "state",
+                    format!("rows of a table \"{parent}\" that was not kept"),
+                ));
+            };
+            scope = &scope[..outer.rfind('.').map_or(0, |dot| dot + 1)];
+        };
+        let rows = batch(columns)?;
+        self.add(name, vec![rows], Owner::Table(parent));
+        Ok(())
+    }
+
+    /// Runs `write` with names of their own: `scope` before each.
+    ///
+    /// # Errors
+    /// Those of `write`.
+    pub fn scoped(
+        &mut self,
+        scope: &str,
+        write: impl FnOnce(&mut Self) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let length = self.scope.len();
+        self.scope.push_str(scope);
+        self.scope.push('.');
+        let written = write(self);
+        self.scope.truncate(length);
+        written
+    }
+
+    /// What was kept.
+    pub fn finish(self) -> OperatorState {
+        self.state
+    }
+
+    fn name(&self, name: &str) -> String {
+        format!("{}{name}", self.scope)
+    }
+
+    fn add(&mut self, name: &str, rows: Vec<RecordBatch>, owner: Owner) {
+        let name = self.name(name);
+        let before = self.state.tables.insert(name, StateTable { rows, owner });
+        debug_assert!(before.is_none(), "a table of state has one name");
+    }
+}
+
+/// Columns as a batch, by place.
+fn batch(columns: Vec<ArrayRef>) -> Result<RecordBatch, Error> {
+    let rows = columns.first().map_or(0, |column| column.len());
+    let field =
+        |(place, column): (usize, &ArrayRef)| Field::new(place.to_string(), column.data_type().clone(), true);
+    let schema = Schema::new(columns.iter().enumerate().map(field).collect::<Vec<_>>());
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(Arc::new(schema), columns, &options)
+        .map_err(|error| Error::internal("state", error))
+}
+
+/// Gives an operator what it, or what other subtasks of it, kept.
+#[derive(Debug)]
+pub struct StateReader {
+    /// Of each subtask that there was.
+    parts: Vec<OperatorState>,
+    /// Which of how many subtasks reads; `None`: the one that wrote.
+    place: Option<(usize, usize)>,
+    /// Before each name.
+    scope: String,
+    /// How much later the job's clock shows now the moment at which the state was kept, microseconds.
+    clock_shift_us: i64,
+}
+
+impl StateReader {
+    /// For the subtask that wrote it.
+    pub fn same(state: OperatorState, clock_shift_us: i64) -> Self {
+        Self { parts: vec![state], place: None, scope: String::new(), clock_shift_us }
+    }
+
+    /// For one of another number of subtasks.
+    pub fn spread(parts: Vec<OperatorState>, subtask: usize, subtasks: usize, clock_shift_us: i64) -> Self {
+        Self { parts, place: Some((subtask, subtasks)), scope: String::new(), clock_shift_us }
+    }
+
+    /// The lowest that a subtask kept.
+    pub fn lowest(&self, name: &str) -> Option<i64> {
+        self.numbers(name).min()
+    }
+
+    /// The highest that a subtask kept.
+    pub fn highest(&self, name: &str) -> Option<i64> {
+        self.numbers(name).max()
+    }
+
+    /// The sum of what subtasks kept, for the first one; 0 for others.
+    pub fn sum(&self, name: &str) -> i64 {
+        match self.place {
+            Some((1.., _)) => 0,
+            _ => self.numbers(name).sum(),
+        }
+    }
+
+    /// A moment of the job's clock: what was kept as [`StateWriter::number`], as the clock shows it now; the earliest
+    /// of all subtasks.
+    pub fn moment(&self, name: &str) -> Option<i64> {
+        self.lowest(name).map(|moment| match moment {
+            i64::MIN | i64::MAX => moment,
+            _ => moment.saturating_add(self.clock_shift_us),
+        })
+    }
+
+    /// How much later the job's clock shows now the moment at which the state was kept, microseconds.
+    pub fn clock_shift_us(&self) -> i64 {
+        self.clock_shift_us
+    }
+
+    fn numbers(&self, name: &str) -> impl Iterator<Item = i64> {
+        let name = format!("{}{name}", self.scope);
+        self.parts.iter().filter_map(move |part| part.numbers.get(&name).copied())
+    }
+
+    /// Runs `read` with names of their own.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn scoped<T>(
+        &mut self,
+        scope: &str,
+        read: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let length = self.scope.len();
+        self.scope.push_str(scope);
+        self.scope.push('.');
+        let result = read(self);
+        self.scope.truncate(length);
+        result
+    }
+
+    /// The rows of a table that are this subtask's, in the order in which they were kept, as one batch; `None`: nobody kept such a table.
+    ///
+    /// # Errors
+    /// `K002` if the state does not fit together.
+    pub fn table(&self, name: &str) -> Result<Option<RecordBatch>, Error> {
+        let name = format!("{}{name}", self.scope);
+        let mut all = Vec::new();
+        // Rows of the same table in the parts before.
+        for part in &self.parts {
+            let Some(table) = part.tables.get(&name) else { continue };
+            all.push(self.own(part, table)?);
+        }
+        let mut before = 0;
+        if let Some(parent) = self.parent(&name) {
+            for (rows, part) in all.iter_mut().zip(self.with(&name)) {
+                if before > 0 {
+                    *rows = shifted(rows, before)?;
+                }
+                before +=
+                    self.own_places(part, &parent)?.iter().filter(|place| place.is_some()).count() as u32;
+            }
+        }
+        let Some(first) = all.first() else { return Ok(None) };
+        concat_batches(&first.schema(), &all).map(Some).map_err(|error| Error::internal("state", error))
+    }
+
+    fn with(&self, name: &str) -> impl Iterator<Item = &OperatorState> {
+        self.parts.iter().filter(move |part| part.tables.contains_key(name))
+    }
+
+    fn parent(&self, name: &str) -> Option<String> {
+        self.parts.iter().find_map(|part| match &part.tables.get(name)?.owner {
+            Owner::Table(parent) => Some(parent.clone()),
+            Owner::Keys(_) | Owner::First => None,
+        })
+    }
+
+    /// The columns of a table; see [`StateReader::table`].
+    ///
+    /// # Errors
+    /// `K002` if the state does not fit together.
+    pub fn columns(&self, name: &str) -> Result<Option<Vec<ArrayRef>>, Error> {
+        Ok(self.table(name)?.map(|rows| rows.columns().to_vec()))
+    }
+
+    fn own(&self, part: &OperatorState, table: &StateTable) -> Result<RecordBatch, Error> {
+        let rows = whole(table)?;
+        let Some((subtask, subtasks)) = self.place else { return Ok(rows) };
+        let kept: BooleanArray = match &table.owner {
+            Owner::First if subtask == 0 => return Ok(rows),
+            Owner::First => return Ok(rows.slice(0, 0)),
+            Owner::Keys(keys) => kept_by_keys(&rows, keys, subtask, subtasks)?,
+            Owner::Table(parent) => {
+                let places = self.own_places(part, parent)?;
+                let (first, rest) =
+                    rows.columns().split_first().ok_or_else(|| misfit("a table without places"))?;
+                let first = places_of(first)?;
+                let moved = first.iter().map(|place| places.get(place? as usize).copied().flatten());
+                let moved: UInt32Array = moved.collect();
+                let kept: BooleanArray = (0..moved.len()).map(|row| Some(moved.is_valid(row))).collect();
+                let mut columns: Vec<ArrayRef> = vec![Arc::new(moved)];
+                columns.extend_from_slice(rest);
+                let rows = RecordBatch::try_new(rows.schema(), columns)
+                    .map_err(|error| Error::internal("state", error))?;
+                return filter_record_batch(&rows, &kept).map_err(|error| Error::internal("state", error));
+            }
+        };
+        filter_record_batch(&rows, &kept).map_err(|error| Error::internal("state", error))
+    }
+
+    /// For each row of a table its place among those that are this subtask's; `None`: it is another's.
+    fn own_places(&self, part: &OperatorState, name: &str) -> Result<Vec<Option<u32>>, Error> {
+        let table = part.tables.get(name).ok_or_else(|| misfit(format_args!("no table \"{name}\"")))?;
+        let rows = whole(table)?;
+        let is_own: BooleanArray = match (self.place, &table.owner) {
+            (None, _) | (Some((0, _)), Owner::First) => BooleanArray::from(vec![true; rows.num_rows()]),
+            (Some(_), Owner::First) => BooleanArray::from(vec![false; rows.num_rows()]),
+            (Some((subtask, subtasks)), Owner::Keys(keys)) => kept_by_keys(&rows, keys, subtask, subtasks)?,
+            (Some(_), Owner::Table(parent)) => {
+                let places = self.own_places(part, parent)?;
+                let first = rows.columns().first().ok_or_else(|| misfit("a table without places"))?;
+                let is_own = |place: Option<u32>| Some(places.get(place? as usize)?.is_some());
+                places_of(first)?.iter().map(|place| Some(is_own(place).unwrap_or(false))).collect()
+            }
+        };
+        let mut next = 0;
+        let place = |is_own: bool| {
+            is_own.then(|| {
+                next += 1;
+                next - 1
+            })
+        };
+        Ok(is_own.values().iter().map(place).collect())
+    }
+}
+
+fn kept_by_keys(
+    rows: &RecordBatch,
+    keys: &[usize],
+    subtask: usize,
+    subtasks: usize,
+) -> Result<BooleanArray, Error> {
+    let columns =
+        keys.iter().map(|key| rows.columns().get(*key).cloned().ok_or_else(|| misfit("a key is missing")));
+    let mut hashes = Vec::new();
+    hash_keys(&columns.collect::<Result<Vec<_>, _>>()?, rows.num_rows(), &mut hashes)?;
+    Ok(hashes.into_iter().map(|hash| Some(subtask_of(hash, subtasks) == subtask)).collect())
+}
+
+fn places_of(column: &ArrayRef) -> Result<&UInt32Array, Error> {
+    column.as_primitive_opt::<UInt32Type>().ok_or_else(|| misfit("places that are no numbers"))
+}
+
+/// The places in the first column, so much later.
+fn shifted(rows: &RecordBatch, by: u32) -> Result<RecordBatch, Error> {
+    let mut columns = rows.columns().to_vec();
+    if let Some(first) = columns.first_mut() {
+        *first = Arc::new(places_of(first)?.unary::<_, UInt32Type>(|place| place + by));
+    }
+    RecordBatch::try_new(rows.schema(), columns).map_err(|error| Error::internal("state", error))
+}
+
+fn whole(table: &StateTable) -> Result<RecordBatch, Error> {
+    match table.rows.as_slice() {
+        [] => Err(misfit("a table without a schema")),
+        [only] => Ok(only.clone()),
+        [first, ..] => {
+            concat_batches(&first.schema(), &table.rows).map_err(|error| Error::internal("state", error))
+        }
+    }
+}
+
+/// Rows of state with the schema of those that were kept, which may name columns otherwise.
+pub(super) fn with_schema(schema: &SchemaRef, rows: RecordBatch) -> Result<RecordBatch, Error> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    RecordBatch::try_new_with_options(Arc::clone(schema), rows.columns().to_vec(), &options).map_err(misfit)
+}
+
+pub(super) fn misfit(what: impl std::fmt::Display) -> Error {
+    Error::run(code::BAD_CHECKPOINT, format!("the state of an operator does not fit together: {what}"))
+        .hint("Use another checkpoint.")
+}
+
+impl Owner {
+    fn to_text(&self) -> String {
+        match self {
+            Self::Keys(keys) => {
+                let keys: Vec<String> = keys.iter().map(usize::to_string).collect();
+                format!("keys:{}", keys.join(","))
+            }
+            Self::Table(name) => format!("table:{name}"),
+            Self::First => "first".to_owned(),
+        }
+    }
+
+    fn of_text(text: &str) -> Option<Self> {
+        match text.split_once(':') {
+            None => (text == "first").then_some(Self::First),
+            Some(("table", name)) => Some(Self::Table(name.to_owned())),
+            Some(("keys", keys)) => {
+                keys.split(',').map(|key| key.parse().ok()).collect::<Option<_>>().map(Self::Keys)
+            }
+            Some(_) => None,
+        }
+    }
+}
+
+impl OperatorState {
+    /// Memory of what is kept, in bytes, estimated.
+    pub fn size(&self) -> usize {
+        let rows = self.tables.values().flat_map(|table| &table.rows);
+        rows.map(RecordBatch::get_array_memory_size).sum()
+    }
+
+    /// Writes it behind what is in `into`: each table as a stream of Arrow IPC behind its length, the numbers at
+    /// last, as a table without a name.
+    ///
+    /// # Errors
+    /// An internal error for columns that can't be written.
+    pub fn write(&self, into: &mut Vec<u8>) -> Result<(), Error> {
+        for (name, table) in &self.tables {
+            let Some(first) = table.rows.first() else { continue };
+            let about = [(NAME, name.clone()), (OWNER, table.owner.to_text())];
+            write_table(&first.schema(), &about, &table.rows, into)?;
+        }
+        let names = StringArray::from_iter_values(self.numbers.keys());
+        let values = Int64Array::from_iter_values(self.numbers.values().copied());
+        let numbers = batch(vec![Arc::new(names), Arc::new(values)])?;
+        write_table(&numbers.schema(), &[(NAME, String::new())], &[numbers.clone()], into)
+    }
+
+    /// Reads what [`OperatorState::write`] wrote, and takes it off `from`.
+    ///
+    /// # Errors
+    /// `K002` for anything else.
+    pub fn read(from: &mut &[u8]) -> Result<Self, Error> {
+        let mut state = Self::default();
+        loop {
+            let (schema, rows) = read_table(from)?;
+            let about = |key: &str| schema.metadata().get(key).map(String::as_str);
+            let name = about(NAME).ok_or_else(|| misfit("a table without a name"))?;
+            if name.is_empty() {
+                for rows in rows {
+                    let [names, values] = rows.columns() else { return Err(misfit("numbers without names")) };
+                    let names =
+                        names.as_string_opt::<i32>().ok_or_else(|| misfit("names that are no text"))?;
+                    let values =
+                        values.as_primitive_opt::<Int64Type>().ok_or_else(|| misfit("no numbers"))?;
+                    let named =
+                        names.iter().zip(values).filter_map(|(name, value)| Some((name?.to_owned(), value?)));
+                    state.numbers.extend(named);
+                }
+                return Ok(state);
+            }
+            let owner =
+                about(OWNER).and_then(Owner::of_text).ok_or_else(|| misfit("rows that are nobody's"))?;
+            let plain = Arc::new(Schema::new(schema.fields().clone()));
+            let plain_rows = |rows: RecordBatch| {
+                let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+                RecordBatch::try_new_with_options(Arc::clone(&plain), rows.columns().to_vec(), &options)
+            };
+            let mut rows = rows.into_iter().map(plain_rows).collect::<Result<Vec<_>, _>>().map_err(misfit)?;
+            if rows.is_empty() {
+                rows.push(RecordBatch::new_empty(plain));
+            }
+            state.tables.insert(name.to_owned(), StateTable { rows, owner });
+        }
+    }
+}
+
+fn write_table(
+    schema: &SchemaRef,
+    about: &[(&str, String)],
+    rows: &[RecordBatch],
+    into: &mut Vec<u8>,
+) -> Result<(), Error> {
+    let fault = |error: ArrowError| Error::internal("state", error);
+    let about: HashMap<String, String> =
+        about.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
+    let schema = Schema::new_with_metadata(schema.fields().clone(), about);
+    let start = into.len();
+    into.extend_from_slice(&[0; 8]);
+    let mut writer = StreamWriter::try_new(&mut *into, &schema).map_err(fault)?;
+    for rows in rows {
+        writer.write(rows).map_err(fault)?;
+    }
+    writer.finish().map_err(fault)?;
+    drop(writer);
+    let length = (into.len() - start - 8) as u64;
+    into[start..start + 8].copy_from_slice(&length.to_le_bytes());
+    Ok(())
+}
+
+fn read_table(from: &mut &[u8]) -> Result<(SchemaRef, Vec<RecordBatch>), Error> {
+    let (length, rest) = from.split_first_chunk::<8>().ok_or_else(|| misfit("it ends early"))?;
+    let length = usize::try_from(u64::from_le_bytes(*length)).map_err(misfit)?;
+    let (stream, rest) = rest.split_at_checked(length).ok_or_else(|| misfit("it ends early"))?;
+    *from = rest;
+    let reader = StreamReader::try_new(Cursor::new(stream), None).map_err(misfit)?;
+    let schema = reader.schema();
+    let rows = reader.collect::<Result<_, _>>().map_err(misfit)?;
+    Ok((schema, rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(values: impl IntoIterator<Item = i64>) -> ArrayRef {
+        Arc::new(Int64Array::from_iter_values(values))
+    }
+
+    fn places(values: impl IntoIterator<Item = u32>) -> ArrayRef {
+        Arc::new(UInt32Array::from_iter_values(values))
+    }
+
+    /// Keys, each with its own value twice in another table.
+    fn state(keys: std::ops::Range<i64>) -> OperatorState {
+        let mut writer = StateWriter::default();
+        writer.number("watermark", keys.start);
+        let count = (keys.end - keys.start) as u32;
+        writer.columns("groups", vec![numbers(keys.clone())], &[0]).unwrap();
+        let twice = keys.flat_map(|key| [key * 10, key * 10 + 1]);
+        writer
+            .scoped("sum", |writer| {
+                let of = (0..count).flat_map(|place| [place, place]);
+                writer.columns("alone", vec![numbers([7])], &[])?;
+                writer.columns_of("groups", "values", vec![places(of), numbers(twice)])
+            })
+            .unwrap();
+        let mut bytes = vec![1];
+        writer.finish().write(&mut bytes).unwrap();
+        bytes.push(2);
+        let mut rest = &bytes[1..];
+        let state = OperatorState::read(&mut rest).unwrap();
+        assert_eq!(rest, [2]);
+        state
+    }
+
+    fn values(column: &ArrayRef) -> Vec<i64> {
+        column.as_primitive::<Int64Type>().values().to_vec()
+    }
+
+    /// The keys of a reader; each has its own values.
+    fn keys(reader: &mut StateReader) -> Vec<i64> {
+        let keys = values(&reader.columns("groups").unwrap().unwrap()[0]);
+        let owned = reader.scoped("sum", |reader| reader.columns("values")).unwrap().unwrap();
+        let of = owned[0].as_primitive::<UInt32Type>().values();
+        let found: Vec<i64> = of.iter().map(|place| keys[*place as usize]).collect();
+        assert_eq!(found, values(&owned[1]).iter().map(|value| value / 10).collect::<Vec<_>>());
+        assert_eq!(found.len(), keys.len() * 2);
+        keys
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let mut reader = StateReader::same(state(3..8), 5);
+        assert_eq!(keys(&mut reader), [3, 4, 5, 6, 7]);
+        assert_eq!((reader.lowest("watermark"), reader.lowest("other")), (Some(3), None));
+        assert_eq!((reader.moment("watermark"), reader.sum("watermark")), (Some(8), 3));
+        assert!(reader.table("other").unwrap().is_none());
+    }
+
+    #[test]
+    fn each_subtask_finds_its_own_rows() {
+        for subtasks in [1, 2, 5] {
+            let mut all = Vec::new();
+            for subtask in 0..subtasks {
+                let parts = vec![state(0..40), state(50..60), state(70..70)];
+                let mut reader = StateReader::spread(parts, subtask, subtasks, 0);
+                all.extend(keys(&mut reader));
+                assert_eq!((reader.lowest("watermark"), reader.highest("watermark")), (Some(0), Some(70)));
+                assert_eq!(reader.sum("watermark"), if subtask == 0 { 120 } else { 0 });
+                let alone = reader.scoped("sum", |reader| reader.table("alone")).unwrap().unwrap();
+                assert_eq!(alone.num_rows(), if subtask == 0 { 3 } else { 0 });
+            }
+            all.sort_unstable();
+            assert_eq!(all, (0..40).chain(50..60).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn what_is_torn_is_no_state() {
+        let mut bytes = Vec::new();
+        state(0..3).write(&mut bytes).unwrap();
+        for length in 0..bytes.len() {
+            let read = OperatorState::read(&mut &bytes[..length]);
+            assert_eq!(read.unwrap_err().code(), "K002", "{length} of {}", bytes.len());
+        }
+    }
+}
