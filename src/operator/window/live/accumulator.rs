@@ -88,14 +88,15 @@ pub(super) fn is_of_firsts(call: &Call, arg: &DataType) -> bool {
 /// have an accumulator for each group. Those [of firsts](is_of_firsts) must be told which rows these are.
 pub(super) fn accumulators(call: &Call, input: &SchemaRef) -> Result<Box<dyn Accumulators>, Error> {
     let name = call.function.fun().name();
-    if let [arg] = call.arg_types(input)?.as_slice()
+    let types = call.arg_types(input)?;
+    if let [arg] = types.as_slice()
         // The least of different values is the least of all.
         && (!call.function.is_distinct() || is_of_firsts(call, arg) || matches!(name, "min" | "max"))
         && let Some(states) = of_common_type(call, arg)
     {
         return Ok(states);
     }
-    Ok(Box::new(AnyStates::new(call.function.clone())))
+    Ok(Box::new(AnyStates::new(call.function.clone(), types.into())))
 }
 
 fn of_common_type(call: &Call, arg: &DataType) -> Option<Box<dyn Accumulators>> {

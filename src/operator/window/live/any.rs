@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, UInt32Array};
 use arrow::compute::take;
+use arrow::datatypes::DataType;
 use datafusion_common::ScalarValue;
 use datafusion_expr::Accumulator;
 use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
@@ -21,6 +22,7 @@ use crate::plan::is_registered;
 /// on that, too.
 pub(super) struct AnyStates {
     function: Arc<AggregateFunctionExpr>,
+    arg_types: Arc<[DataType]>,
     groups: Vec<Group>,
 }
 
@@ -47,15 +49,15 @@ impl Group {
 }
 
 impl AnyStates {
-    pub(super) fn new(function: Arc<AggregateFunctionExpr>) -> Self {
-        Self { function, groups: Vec::new() }
+    pub(super) fn new(function: Arc<AggregateFunctionExpr>, arg_types: Arc<[DataType]>) -> Self {
+        Self { function, arg_types, groups: Vec::new() }
     }
 
     fn group(&self) -> Result<Group, Error> {
         let accumulator: Box<dyn Accumulator> = match is_two_minded(&self.function) {
             true => Box::new(OneGroup::try_new(&self.function).map_err(failure)?),
             false if is_registered(self.function.fun()) => {
-                Box::new(Steady::new(self.function.create_accumulator().map_err(failure)?))
+                Box::new(Steady::new(&self.function, &self.arg_types))
             }
             false => self.function.create_accumulator().map_err(failure)?,
         };
