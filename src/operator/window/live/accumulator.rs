@@ -75,6 +75,24 @@ pub(in crate::operator::window) trait Accumulators: Send {
     /// `R002` if a value does not fit its type.
     fn values(&mut self, groups: &[u32]) -> Result<ArrayRef, Error>;
 
+    /// The states of some groups as columns.
+    ///
+    /// # Errors
+    /// `R002` if an accumulator does not give its state.
+    fn write(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>, Error>;
+
+    /// Takes its columns off `columns`, and the states in these rows of them up, each into the group beside it, of
+    /// which nothing is known yet.
+    ///
+    /// # Errors
+    /// `K002` for the columns of another aggregate.
+    fn read(
+        &mut self,
+        columns: &mut std::slice::Iter<'_, ArrayRef>,
+        rows: &[u32],
+        groups: &[u32],
+    ) -> Result<(), Error>;
+
     /// Memory in bytes, estimated.
     fn size(&self) -> usize;
 }
