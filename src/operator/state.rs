@@ -150,7 +150,7 @@ impl StateWriter {
 }
 
 /// Columns as a batch, by place.
-fn batch(columns: Vec<ArrayRef>) -> Result<RecordBatch, Error> {
+pub(super) fn batch(columns: Vec<ArrayRef>) -> Result<RecordBatch, Error> {
     let rows = columns.first().map_or(0, |column| column.len());
     let field =
         |(place, column): (usize, &ArrayRef)| Field::new(place.to_string(), column.data_type().clone(), true);
