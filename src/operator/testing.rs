@@ -3,15 +3,17 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{ArrayRef, Int64Array, StringArray, TimestampMillisecondArray};
+use arrow::array::{ArrayRef, Int64Array, StringArray, TimestampMillisecondArray, UInt32Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit as ArrowUnit};
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion_physical_expr::expressions::Column;
 
-use super::{Operator, Output, RowCounts};
+use super::calc::take_rows;
+use super::spread::{hash_keys, subtask_of};
+use super::{Operator, Output, RowCounts, StateReader, StateWriter};
 use crate::plan::{ExprRef, Operation, PlanNode, StreamProperties};
-use crate::stream::{RunningWatermark, StreamBatch, StreamElement, Watermark};
+use crate::stream::{RowKind, RunningWatermark, StreamBatch, StreamElement, Watermark};
 
 pub(super) const MS: i64 = 1_000;
 
@@ -122,4 +124,98 @@ pub(super) fn stamp(ms: i64) -> String {
     let text = chrono::DateTime::from_timestamp_millis(ms).unwrap();
     let text = text.format("%Y-%m-%dT%H:%M:%S%.3f").to_string();
     text.strip_suffix(".000").map_or(text.clone(), str::to_owned)
+}
+
+/// What an operator of several subtasks is given: rows of its first or second input, which are spread by keys, and
+/// watermarks.
+#[derive(Clone)]
+pub(super) enum Given {
+    First(StreamBatch),
+    Second(StreamBatch),
+    Watermark(i64),
+}
+
+/// Runs a node on one subtask, hands its state to four, theirs to two, and ends the input: all rows that were given, sorted,
+/// with their kinds. Each of the three gets its own part of the input, whose rows are spread by `keys`, those of each input.
+///
+/// Fails unless these are the rows that one operator gives, and all rows are counted.
+pub(super) fn respread(
+    node: &PlanNode,
+    input: &SchemaRef,
+    keys: [&[usize]; 2],
+    parts: [Vec<Given>; 3],
+) -> Vec<String> {
+    let operators = |count: usize| -> Vec<_> {
+        (0..count).map(|_| (super::plain(node, input).unwrap(), Output::default())).collect()
+    };
+    let mut whole = operators(1);
+    let (mut expected, mut given) = (Vec::new(), Vec::new());
+    let mut spread = operators(1);
+    for (part, subtasks) in parts.into_iter().zip([1, 4, 2]) {
+        if spread.len() != subtasks {
+            let states = spread.iter_mut().map(|(operator, _)| {
+                let mut state = StateWriter::default();
+                operator.snapshot(&mut state).unwrap();
+                state.finish()
+            });
+            let states: Vec<_> = states.collect();
+            let held: u64 = spread.iter().map(|(_, out)| out.counts.held).sum();
+            spread = operators(subtasks);
+            for (subtask, (operator, out)) in spread.iter_mut().enumerate() {
+                operator.open(0);
+                let mut state = StateReader::spread(states.clone(), subtask, subtasks, 0);
+                operator.restore(&mut state, &mut out.counts).unwrap();
+            }
+            assert_eq!(spread.iter().map(|(_, out)| out.counts.held).sum::<u64>(), held);
+        }
+        for one in part {
+            feed(&mut whole, &one, keys, &mut expected);
+            feed(&mut spread, &one, keys, &mut given);
+        }
+    }
+    for (operators, into) in [(&mut whole, &mut expected), (&mut spread, &mut given)] {
+        feed(operators, &Given::Watermark(i64::MAX), keys, into);
+        for (operator, out) in operators.iter_mut() {
+            operator.finish(out).unwrap();
+            changes(out, into);
+        }
+        into.sort();
+        assert_eq!(operators.iter().map(|(_, out)| out.counts.held).sum::<u64>(), 0);
+    }
+    assert_eq!(given, expected);
+    given
+}
+
+fn feed(
+    operators: &mut [(Box<dyn Operator>, Output)],
+    one: &Given,
+    keys: [&[usize]; 2],
+    into: &mut Vec<String>,
+) {
+    let subtasks = operators.len();
+    let own = |batch: &StreamBatch, keys: &[usize], subtask: usize| {
+        let columns: Vec<ArrayRef> = keys.iter().map(|key| Arc::clone(batch.rows.column(*key))).collect();
+        let mut hashes = Vec::new();
+        hash_keys(&columns, batch.num_rows(), &mut hashes).unwrap();
+        let rows = hashes.iter().enumerate().filter(|(_, hash)| subtask_of(**hash, subtasks) == subtask);
+        take_rows(batch, &UInt32Array::from_iter_values(rows.map(|(row, _)| row as u32))).unwrap()
+    };
+    for (subtask, (operator, out)) in operators.iter_mut().enumerate() {
+        match one {
+            Given::First(batch) => operator.process_batch(own(batch, keys[0], subtask), out).unwrap(),
+            Given::Second(batch) => operator.process_second(own(batch, keys[1], subtask), out).unwrap(),
+            Given::Watermark(time) => operator.process_watermark(Watermark(*time), out).unwrap(),
+        }
+        changes(out, into);
+    }
+}
+
+/// Takes the rows that were given, with their kinds.
+fn changes(out: &mut Output, into: &mut Vec<String>) {
+    for element in out.drain() {
+        let StreamElement::Batch(batch) = element else { continue };
+        let kind = |row: usize| batch.kinds.as_ref().map_or(RowKind::Insert, |kinds| kinds.values()[row]);
+        let lines = lines(&batch.rows).into_iter().enumerate();
+        into.extend(lines.map(|(row, line)| format!("{:?} {line}", kind(row))));
+    }
 }

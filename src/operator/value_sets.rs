@@ -1,6 +1,7 @@
 //! The different values that groups have of one column, with something kept of each.
 
 use std::hash::BuildHasher;
+use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, StringArray};
 use arrow::buffer::{NullBuffer, ScalarBuffer};
@@ -11,13 +12,14 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
 use super::evaluate::arrow_failure;
-use super::group_keys::{bits, fixed_width};
+use super::group_keys::{bits, fixed_column, fixed_width};
 use crate::error::{Error, code};
 
 /// Of each group its different values, which are not NULL, and of each value a `P`. Values of at most eight bytes
 /// are kept as they are, others as bytes. Floats are as the caller gives them: it has made one zero and one NaN of
 /// all.
 pub(super) struct ValueSets<P> {
+    data_type: DataType,
     form: Form,
     sets: Sets<P>,
     hasher: FixedState,
@@ -31,6 +33,26 @@ enum Form {
     Text,
     Binary,
     Rows(RowConverter),
+}
+
+impl Form {
+    /// Values that are kept as bytes.
+    fn column(&self, keys: &[&[u8]]) -> Result<ArrayRef, Error> {
+        Ok(match self {
+            Self::Rows(converter) => {
+                let parser = converter.parser();
+                let rows = keys.iter().map(|key| parser.parse(key));
+                let columns = converter.convert_rows(rows).map_err(|error| arrow_failure(&error))?;
+                let only = columns.into_iter().next();
+                only.ok_or_else(|| Error::internal("aggregate", "values without a column"))?
+            }
+            Self::Text => {
+                let texts = StringArray::try_from_binary(BinaryArray::from_iter_values(keys));
+                Arc::new(texts.map_err(|error| arrow_failure(&error))?)
+            }
+            Self::Fixed { .. } | Self::Binary => Arc::new(BinaryArray::from_iter_values(keys)),
+        })
+    }
 }
 
 enum Sets<P> {
@@ -79,7 +101,7 @@ impl<P: Default> ValueSets<P> {
             Form::Fixed { .. } => Sets::Fixed(Vec::new()),
             Form::Text | Form::Binary | Form::Rows(_) => Sets::Bytes(Vec::new()),
         };
-        Ok(Self { form, sets, hasher: FixedState::default(), bytes: 0 })
+        Ok(Self { data_type: data_type.clone(), form, sets, hasher: FixedState::default(), bytes: 0 })
     }
 
     /// Makes room for so many groups.
@@ -194,6 +216,40 @@ impl<P: Default> ValueSets<P> {
                 }
             }
         }
+    }
+
+    /// All values of some groups, and what is kept of each; with each the place of its group among those.
+    ///
+    /// # Errors
+    /// An internal error for values that are none of the type.
+    pub(super) fn columns(&self, groups: &[u32]) -> Result<(Vec<u32>, ArrayRef, Vec<&P>), Error> {
+        let (mut places, mut all) = (Vec::new(), Vec::new());
+        let values: ArrayRef = match &self.sets {
+            Sets::Fixed(sets) => {
+                let mut keys = Vec::new();
+                for (place, group) in groups.iter().enumerate() {
+                    for (key, kept) in &sets[*group as usize] {
+                        places.push(place as u32);
+                        keys.push(u128::from(*key));
+                        all.push(kept);
+                    }
+                }
+                let width = fixed_width(&self.data_type).unwrap_or_default();
+                fixed_column(&self.data_type, width, keys.into_iter(), None)?
+            }
+            Sets::Bytes(sets) => {
+                let mut keys: Vec<&[u8]> = Vec::new();
+                for (place, group) in groups.iter().enumerate() {
+                    for value in &sets[*group as usize] {
+                        places.push(place as u32);
+                        keys.push(&value.bytes);
+                        all.push(&value.kept);
+                    }
+                }
+                self.form.column(&keys)?
+            }
+        };
+        Ok((places, values, all))
     }
 
     /// Memory in bytes, estimated.

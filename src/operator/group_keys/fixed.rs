@@ -299,7 +299,7 @@ fn wide_values(column: &ArrayRef) -> Vec<u128> {
 }
 
 /// A column from the lower bits of each key. `valid`: false where it is NULL.
-fn column(
+pub(in crate::operator) fn column(
     data_type: &DataType,
     width: usize,
     keys: impl ExactSizeIterator<Item = u128>,

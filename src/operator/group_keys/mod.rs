@@ -17,7 +17,7 @@ use arrow::datatypes::{DataType, Schema};
 
 use crate::error::Error;
 
-pub(super) use fixed::{PackedKey, Packing, bits, width as fixed_width};
+pub(super) use fixed::{PackedKey, Packing, bits, column as fixed_column, width as fixed_width};
 
 /// The keys of groups, numbered from 0 as they are first seen.
 pub(super) trait GroupKeys: Send {

@@ -33,6 +33,16 @@ impl ExactSum {
         self.carry += other.carry;
     }
 
+    /// The lower 128 bits, and how often they went round.
+    pub(crate) fn parts(self) -> (i128, i64) {
+        (self.low, self.carry)
+    }
+
+    /// The sum of these parts.
+    pub(crate) fn of_parts(low: i128, carry: i64) -> Self {
+        Self { low, carry }
+    }
+
     fn to_i256(self) -> i256 {
         let sign = if self.low < 0 { -1 } else { 0 };
         i256::from_parts(self.low as u128, i128::from(self.carry) + sign)
