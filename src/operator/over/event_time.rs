@@ -1,21 +1,24 @@
 //! OVER by event time: rows get their values when the watermark has passed them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{ArrayRef, AsArray, BooleanArray, UInt32Array};
+use arrow::array::{ArrayRef, AsArray, BooleanArray, Int64Array, UInt32Array};
 use arrow::compute::{filter_record_batch, take};
 use arrow::datatypes::{Int64Type, SchemaRef};
 use arrow::record_batch::RecordBatch;
 
 use super::compute::{Computer, Part, Work};
 use crate::error::Error;
+use crate::operator::aggregate::{GROUPS, keep, kept};
 use crate::operator::evaluate::arrow_failure;
 use crate::operator::in_time::in_time;
 use crate::operator::keys::{KeyFormat, KeyNumbers};
 use crate::operator::late::LateRows;
+use crate::operator::state::misfit;
 use crate::operator::store::RowStore;
-use crate::operator::{BATCH_ROWS, Operator, Output, StateSize};
+use crate::operator::{BATCH_ROWS, Operator, Output, RowCounts, StateReader, StateSize, StateWriter};
 use crate::plan::{OverNode, RankLimit};
 use crate::stream::{RunningWatermark, StreamBatch, TimeUnit, Watermark, event_times};
 
@@ -29,6 +32,7 @@ use crate::stream::{RunningWatermark, StreamBatch, TimeUnit, Watermark, event_ti
 pub(super) struct OverEventTime {
     time: usize,
     unit: TimeUnit,
+    input: SchemaRef,
     schema: SchemaRef,
     keys: KeyFormat,
     numbers: KeyNumbers,
@@ -85,6 +89,7 @@ impl OverEventTime {
         Ok(Self {
             time,
             unit,
+            input: input.clone(),
             schema: schema.clone(),
             keys: KeyFormat::try_new(&node.partition, input)?,
             numbers: KeyNumbers::default(),
@@ -272,6 +277,71 @@ impl Operator for OverEventTime {
         self.watermark = self.watermark.max(watermark.0);
         out.watermark(watermark);
         Ok(())
+    }
+
+    /// Groups by key; of each the rows that come again, and how far its values are; the rows that wait, in order.
+    fn snapshot(&mut self, state: &mut StateWriter) -> Result<(), Error> {
+        let groups = self.numbers.all();
+        let mut columns = self.keys.columns(&self.numbers, &groups)?;
+        let keys: Vec<usize> = (0..columns.len()).collect();
+        let last_time = |number: &u32| {
+            let time = self.groups[*number as usize].last_time;
+            let deadline = (time.saturating_add(self.reach_us?), *number);
+            self.deadlines.contains(&deadline).then_some(time)
+        };
+        columns.push(Arc::new(groups.iter().map(last_time).collect::<Int64Array>()));
+        state.columns(GROUPS, columns, &keys)?;
+        let mut place_of = vec![0; self.numbers.bound()];
+        let (mut places, mut slots) = (Vec::new(), Vec::new());
+        for (place, number) in groups.iter().enumerate() {
+            place_of[*number as usize] = place as u32;
+            let retained = &self.groups[*number as usize].retained;
+            places.extend(std::iter::repeat_n(place as u32, retained.len()));
+            slots.extend(retained);
+        }
+        keep(state, "retained", places, self.store.gather(&slots)?.columns().to_vec())?;
+        let places = self.held.values().map(|(_, group)| place_of[*group as usize]);
+        let slots: Vec<u32> = self.held.values().map(|(slot, _)| *slot).collect();
+        keep(state, "held", places, self.store.gather(&slots)?.columns().to_vec())?;
+        state.number("watermark", self.watermark);
+        self.computer.snapshot(&groups, &self.input, state)
+    }
+
+    fn restore(&mut self, state: &mut StateReader, counts: &mut RowCounts) -> Result<(), Error> {
+        let lacks = || misfit("no groups");
+        let columns = state.columns(GROUPS)?.ok_or_else(lacks)?;
+        let (last_times, keys) = columns.split_last().ok_or_else(lacks)?;
+        let last_times = last_times.as_primitive_opt::<Int64Type>().ok_or_else(lacks)?;
+        let keys = self.keys.keys_of(keys)?;
+        let groups: Vec<u32> = (0..last_times.len()).map(|row| self.numbers.number(&keys, row)).collect();
+        self.groups.resize_with(self.numbers.bound(), Group::default);
+        self.computer.grow(self.numbers.bound());
+        for (number, last_time) in groups.iter().zip(last_times) {
+            if let (Some(time), Some(reach_us)) = (last_time, self.reach_us) {
+                self.groups[*number as usize].last_time = time;
+                self.deadlines.insert((time.saturating_add(reach_us), *number));
+            }
+        }
+        let rows_of = |(own, columns): (Vec<u32>, Vec<ArrayRef>)| -> Result<_, Error> {
+            Ok((own, RecordBatch::try_new(Arc::clone(&self.input), columns).map_err(misfit)?))
+        };
+        let (own, rows) = rows_of(kept(state, "retained", &groups)?)?;
+        for (number, slot) in own.into_iter().zip(self.store.add(rows)?) {
+            self.groups[number as usize].retained.push_back(slot);
+        }
+        let (own, rows) = rows_of(kept(state, "held", &groups)?)?;
+        let (times, _) = event_times(rows.column(self.time))?;
+        for ((number, slot), time) in own.into_iter().zip(self.store.add(rows)?).zip(times.iter()) {
+            self.groups[number as usize].waiting += 1;
+            self.held.insert((*time, self.next_row), (slot, number));
+            self.next_row += 1;
+        }
+        if !self.held.is_empty() {
+            self.arrived = Some(Instant::now());
+        }
+        self.watermark = state.lowest("watermark").unwrap_or(i64::MIN);
+        counts.held = self.held.len() as u64;
+        self.computer.restore(&groups, state)
     }
 
     fn state(&self) -> StateSize {
