@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::operator::create;
 use crate::operator::testing::{
-    Given, Row, column, input, lines, plan_node, record_batch, respread, stream_batch,
+    self, Row, column, input, lines, plan_node, record_batch, respread, stream_batch,
 };
 use crate::plan::{AggregateCall, Operation, PlanNode, TtlClock};
 use crate::stream::StreamElement;
@@ -167,26 +167,26 @@ fn groups_go_on_in_other_subtasks() {
     let changes = |rows: &[Row], kind: RowKind| {
         let mut batch = stream_batch(rows, &vec![i64::MIN; rows.len()]);
         batch.kinds = Some(RowKinds::new(vec![kind; rows.len()]));
-        Given::First(batch)
+        testing::Step::First(batch)
     };
-    let part = |from: i64| -> Vec<Given> {
+    let part = |from: i64| -> Vec<testing::Step> {
         let gone: Vec<Row> = (from - 20..from).filter(|value| *value >= 0).map(row).collect();
         let new: Vec<Row> = (from..from + 20).map(row).collect();
         vec![changes(&gone[..gone.len() / 2], Delete), changes(&new, Insert)]
     };
-    let given = respread(&node(vec![1], None), &input(), [&[1], &[]], [part(0), part(20), part(40)]);
+    let given = respread(&node(vec![1], None), &input(), [&[1], &[]], &[part(0), part(20), part(40)]);
     // 60 rows came and 20 went, each changes a COUNT; no group is empty but at first.
-    assert_eq!(given.iter().filter(|line| line.starts_with("Insert")).count(), KEYS.len());
-    assert_eq!(given.iter().filter(|line| line.starts_with("UpdateAfter")).count(), 80 - KEYS.len());
+    assert_eq!(given.iter().filter(|line| line.starts_with("+I")).count(), KEYS.len());
+    assert_eq!(given.iter().filter(|line| line.starts_with("+U")).count(), 80 - KEYS.len());
 
     // By event time each group is forgotten where the watermark is 10 behind its last row, in whichever subtask.
     let ttl = StateTtl { us: 10, by: TtlClock::EventTime { time: Some(0) } };
     let at = |ms: i64, running: i64| {
         let rows: Vec<Row> = KEYS.iter().map(|key| (Some(ms), *key, Some(1))).collect();
-        Given::First(stream_batch(&rows, &[running; KEYS.len()]))
+        testing::Step::First(stream_batch(&rows, &[running; KEYS.len()]))
     };
     let parts = [vec![at(1, 0), at(1, 0)], vec![at(1, 1_009)], vec![at(2, 1_019)]];
-    let given = respread(&node(vec![1], Some(ttl)), &input(), [&[1], &[]], parts);
-    assert_eq!(given.iter().filter(|line| line.starts_with("Insert")).count(), 2 * KEYS.len());
-    assert_eq!(given.iter().filter(|line| line.starts_with("UpdateAfter")).count(), 2 * KEYS.len());
+    let given = respread(&node(vec![1], Some(ttl)), &input(), [&[1], &[]], &parts);
+    assert_eq!(given.iter().filter(|line| line.starts_with("+I")).count(), 2 * KEYS.len());
+    assert_eq!(given.iter().filter(|line| line.starts_with("+U")).count(), 2 * KEYS.len());
 }

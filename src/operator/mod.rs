@@ -44,6 +44,7 @@ use crate::stream::{StreamBatch, StreamElement, Watermark};
 
 pub(crate) use join::LookupTable;
 pub use state::{OperatorState, StateReader, StateWriter};
+pub(crate) use state::{read_table, write_table};
 
 /// Rows of a result batch at most.
 const BATCH_ROWS: usize = 8192;

@@ -150,7 +150,7 @@ impl StateWriter {
 }
 
 /// Columns as a batch, by place.
-fn batch(columns: Vec<ArrayRef>) -> Result<RecordBatch, Error> {
+pub(super) fn batch(columns: Vec<ArrayRef>) -> Result<RecordBatch, Error> {
     let rows = columns.first().map_or(0, |column| column.len());
     let field =
         |(place, column): (usize, &ArrayRef)| Field::new(place.to_string(), column.data_type().clone(), true);
@@ -468,7 +468,7 @@ impl OperatorState {
     }
 }
 
-fn write_table(
+pub(crate) fn write_table(
     schema: &SchemaRef,
     about: &[(&str, String)],
     rows: &[RecordBatch],
@@ -491,7 +491,7 @@ fn write_table(
     Ok(())
 }
 
-fn read_table(from: &mut &[u8]) -> Result<(SchemaRef, Vec<RecordBatch>), Error> {
+pub(crate) fn read_table(from: &mut &[u8]) -> Result<(SchemaRef, Vec<RecordBatch>), Error> {
     let (length, rest) = from.split_first_chunk::<8>().ok_or_else(|| misfit("it ends early"))?;
     let length = usize::try_from(u64::from_le_bytes(*length)).map_err(misfit)?;
     let (stream, rest) = rest.split_at_checked(length).ok_or_else(|| misfit("it ends early"))?;

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::{ArrayRef, Int64Array, StringArray, TimestampMillisecondArray, UInt32Array};
+use arrow::compute::take_record_batch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit as ArrowUnit};
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion_physical_expr::expressions::Column;
 
-use super::calc::take_rows;
 use super::spread::{hash_keys, subtask_of};
-use super::{Operator, Output, RowCounts, StateReader, StateWriter};
+use super::{Operator, OperatorState, Output, RowCounts, StateReader, StateWriter, create};
 use crate::plan::{ExprRef, Operation, PlanNode, StreamProperties};
-use crate::stream::{RowKind, RunningWatermark, StreamBatch, StreamElement, Watermark};
+use crate::stream::{RowKind, RowKinds, RunningWatermark, StreamBatch, StreamElement, Watermark};
 
 pub(super) const MS: i64 = 1_000;
 
@@ -120,102 +120,123 @@ pub(super) fn run(
     (given, out.counts)
 }
 
-pub(super) fn stamp(ms: i64) -> String {
-    let text = chrono::DateTime::from_timestamp_millis(ms).unwrap();
-    let text = text.format("%Y-%m-%dT%H:%M:%S%.3f").to_string();
-    text.strip_suffix(".000").map_or(text.clone(), str::to_owned)
-}
-
-/// What an operator of several subtasks is given: rows of its first or second input, which are spread by keys, and
-/// watermarks.
-#[derive(Clone)]
-pub(super) enum Given {
+/// What happens to an operator.
+pub(super) enum Step {
     First(StreamBatch),
     Second(StreamBatch),
     Watermark(i64),
+    Timer(i64),
 }
 
-/// Runs a node on one subtask, hands its state to four, theirs to two, and ends the input: all rows that were given, sorted,
-/// with their kinds. Each of the three gets its own part of the input, whose rows are spread by `keys`, those of each input.
-///
-/// Fails unless these are the rows that one operator gives, and all rows are counted.
+/// Runs three parts of a stream on one operator and once more on 1, 4 and 2, which take up each other's state: the rows
+/// and counts are the same. `keys`: by which the inputs are spread. Gives the rows, sorted.
 pub(super) fn respread(
     node: &PlanNode,
     input: &SchemaRef,
     keys: [&[usize]; 2],
-    parts: [Vec<Given>; 3],
+    parts: &[Vec<Step>; 3],
 ) -> Vec<String> {
-    let operators = |count: usize| -> Vec<_> {
-        (0..count).map(|_| (super::plain(node, input).unwrap(), Output::default())).collect()
+    let uninterrupted = run_spread(node, input, keys, parts, [1, 1, 1]);
+    assert_eq!(run_spread(node, input, keys, parts, [1, 4, 2]), uninterrupted);
+    uninterrupted.0
+}
+
+fn run_spread(
+    node: &PlanNode,
+    input: &SchemaRef,
+    keys: [&[usize]; 2],
+    parts: &[Vec<Step>; 3],
+    subtasks: [usize; 3],
+) -> (Vec<String>, RowCounts) {
+    let (mut given, mut counts) = (Vec::new(), RowCounts::default());
+    let mut operators: Vec<(Box<dyn Operator>, Output)> = Vec::new();
+    let mut add = |out: &Output, held: u64| {
+        counts.used += out.counts.used;
+        counts.late += out.counts.late;
+        counts.null_time += out.counts.null_time;
+        counts.future += out.counts.future;
+        counts.filtered += out.counts.filtered;
+        counts.partly_late += out.counts.partly_late;
+        counts.held += held;
     };
-    let mut whole = operators(1);
-    let (mut expected, mut given) = (Vec::new(), Vec::new());
-    let mut spread = operators(1);
-    for (part, subtasks) in parts.into_iter().zip([1, 4, 2]) {
-        if spread.len() != subtasks {
-            let states = spread.iter_mut().map(|(operator, _)| {
+    for (part, subtasks) in parts.iter().zip(subtasks) {
+        if operators.len() != subtasks {
+            let states = operators.iter_mut().map(|(operator, out)| {
+                add(out, 0);
                 let mut state = StateWriter::default();
                 operator.snapshot(&mut state).unwrap();
                 state.finish()
             });
-            let states: Vec<_> = states.collect();
-            let held: u64 = spread.iter().map(|(_, out)| out.counts.held).sum();
-            spread = operators(subtasks);
-            for (subtask, (operator, out)) in spread.iter_mut().enumerate() {
+            let states: Vec<OperatorState> = states.collect();
+            let again = |subtask| {
+                let (mut operator, mut out) = (create(node, input).unwrap(), Output::default());
                 operator.open(0);
-                let mut state = StateReader::spread(states.clone(), subtask, subtasks, 0);
-                operator.restore(&mut state, &mut out.counts).unwrap();
+                if !states.is_empty() {
+                    let mut state = StateReader::spread(states.clone(), subtask, subtasks, 0);
+                    operator.restore(&mut state, &mut out.counts).unwrap();
+                }
+                (operator, out)
+            };
+            operators = (0..subtasks).map(again).collect();
+        }
+        for step in part {
+            for (subtask, (operator, out)) in operators.iter_mut().enumerate() {
+                let own = |batch: &StreamBatch, keys: &[usize]| own_rows(batch, keys, subtask, subtasks);
+                match step {
+                    Step::First(batch) => operator.process_batch(own(batch, keys[0]), out),
+                    Step::Second(batch) => operator.process_second(own(batch, keys[1]), out),
+                    Step::Watermark(time) => operator.process_watermark(Watermark(*time), out),
+                    Step::Timer(now_us) => match operator.next_timer() {
+                        Some(due) if due <= *now_us => operator.process_timer(*now_us, out),
+                        _ => Ok(()),
+                    },
+                }
+                .unwrap();
+                drain_changes(out, &mut given);
             }
-            assert_eq!(spread.iter().map(|(_, out)| out.counts.held).sum::<u64>(), held);
-        }
-        for one in part {
-            feed(&mut whole, &one, keys, &mut expected);
-            feed(&mut spread, &one, keys, &mut given);
         }
     }
-    for (operators, into) in [(&mut whole, &mut expected), (&mut spread, &mut given)] {
-        feed(operators, &Given::Watermark(i64::MAX), keys, into);
-        for (operator, out) in operators.iter_mut() {
-            operator.finish(out).unwrap();
-            changes(out, into);
-        }
-        into.sort();
-        assert_eq!(operators.iter().map(|(_, out)| out.counts.held).sum::<u64>(), 0);
+    for (operator, out) in &mut operators {
+        operator.process_watermark(Watermark::MAX, out).unwrap();
+        operator.finish(out).unwrap();
+        drain_changes(out, &mut given);
+        add(out, out.counts.held);
     }
-    assert_eq!(given, expected);
-    given
+    given.sort();
+    (given, counts)
 }
 
-fn feed(
-    operators: &mut [(Box<dyn Operator>, Output)],
-    one: &Given,
-    keys: [&[usize]; 2],
-    into: &mut Vec<String>,
-) {
-    let subtasks = operators.len();
-    let own = |batch: &StreamBatch, keys: &[usize], subtask: usize| {
-        let columns: Vec<ArrayRef> = keys.iter().map(|key| Arc::clone(batch.rows.column(*key))).collect();
-        let mut hashes = Vec::new();
-        hash_keys(&columns, batch.num_rows(), &mut hashes).unwrap();
-        let rows = hashes.iter().enumerate().filter(|(_, hash)| subtask_of(**hash, subtasks) == subtask);
-        take_rows(batch, &UInt32Array::from_iter_values(rows.map(|(row, _)| row as u32))).unwrap()
-    };
-    for (subtask, (operator, out)) in operators.iter_mut().enumerate() {
-        match one {
-            Given::First(batch) => operator.process_batch(own(batch, keys[0], subtask), out).unwrap(),
-            Given::Second(batch) => operator.process_second(own(batch, keys[1], subtask), out).unwrap(),
-            Given::Watermark(time) => operator.process_watermark(Watermark(*time), out).unwrap(),
-        }
-        changes(out, into);
+/// The rows of a batch that go to a subtask.
+fn own_rows(batch: &StreamBatch, keys: &[usize], subtask: usize, subtasks: usize) -> StreamBatch {
+    let columns: Vec<ArrayRef> = keys.iter().map(|key| batch.rows.column(*key).clone()).collect();
+    let mut hashes = Vec::new();
+    hash_keys(&columns, batch.num_rows(), &mut hashes).unwrap();
+    let own = |row: &usize| subtask_of(hashes[*row], subtasks) == subtask;
+    let own: Vec<usize> = (0..batch.num_rows()).filter(own).collect();
+    let places = UInt32Array::from_iter_values(own.iter().map(|row| *row as u32));
+    let kinds = batch.kinds.as_ref().map(|kinds| kinds.values());
+    let running = batch.running.as_ref().map(|running| running.values());
+    StreamBatch {
+        rows: take_record_batch(&batch.rows, &places).unwrap(),
+        kinds: kinds.map(|kinds| RowKinds::new(own.iter().map(|row| kinds[*row]).collect::<Vec<_>>())),
+        running: running
+            .map(|running| RunningWatermark::new(own.iter().map(|row| running[*row]).collect::<Vec<_>>())),
+        arrived: batch.arrived,
     }
 }
 
-/// Takes the rows that were given, with their kinds.
-fn changes(out: &mut Output, into: &mut Vec<String>) {
+/// Takes the rows that were given, each behind the symbol of its kind.
+pub(super) fn drain_changes(out: &mut Output, into: &mut Vec<String>) {
     for element in out.drain() {
         let StreamElement::Batch(batch) = element else { continue };
         let kind = |row: usize| batch.kinds.as_ref().map_or(RowKind::Insert, |kinds| kinds.values()[row]);
         let lines = lines(&batch.rows).into_iter().enumerate();
-        into.extend(lines.map(|(row, line)| format!("{:?} {line}", kind(row))));
+        into.extend(lines.map(|(row, line)| format!("{} {line}", kind(row).symbol())));
     }
+}
+
+pub(super) fn stamp(ms: i64) -> String {
+    let text = chrono::DateTime::from_timestamp_millis(ms).unwrap();
+    let text = text.format("%Y-%m-%dT%H:%M:%S%.3f").to_string();
+    text.strip_suffix(".000").map_or(text.clone(), str::to_owned)
 }

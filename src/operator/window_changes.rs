@@ -260,7 +260,7 @@ mod tests {
     use datafusion_physical_expr::aggregate::AggregateExprBuilder;
 
     use super::*;
-    use crate::operator::testing::{Given, MS, Row, column, input, plan_node, record_batch, respread, stamp};
+    use crate::operator::testing::{self, MS, Row, column, input, plan_node, record_batch, respread, stamp};
     use crate::plan::{AggregateCall, Operation, PlanNode};
     use crate::stream::{RowKinds, TimeUnit};
 
@@ -272,7 +272,7 @@ mod tests {
         Arc::new(Schema::new(fields))
     }
 
-    fn rows(rows: &[(i64, &'static str, RowKind)]) -> Given {
+    fn rows(rows: &[(i64, &'static str, RowKind)]) -> testing::Step {
         let plain: Vec<Row> = rows.iter().map(|row| (Some(row.0), Some(row.1), Some(row.0))).collect();
         let mut columns = record_batch(&plain).columns().to_vec();
         for shift in [0, 10] {
@@ -283,7 +283,7 @@ mod tests {
             StreamBatch::inserts(RecordBatch::try_new(windowed(), columns).unwrap(), Instant::now());
         batch.kinds = Some(RowKinds::new(rows.iter().map(|row| row.2).collect::<Vec<_>>()));
         batch.running = Some(RunningWatermark::new(vec![i64::MIN; rows.len()]));
-        Given::First(batch)
+        testing::Step::First(batch)
     }
 
     fn node() -> PlanNode {
@@ -315,13 +315,13 @@ mod tests {
         let all = |time: i64| rows(&names.map(|name| (time, name, Insert)));
         let parts = [
             vec![all(1), all(11), rows(&[(2, "a", Insert), (12, "b", Insert)])],
-            vec![rows(&[(1, "c", Delete), (2, "a", Delete)]), Given::Watermark(9 * MS), all(3)],
+            vec![rows(&[(1, "c", Delete), (2, "a", Delete)]), testing::Step::Watermark(9 * MS), all(3)],
             vec![rows(&[(11, "d", Delete), (13, "b", Insert)])],
         ];
-        let given = respread(&node(), &windowed(), [&[1], &[]], parts);
+        let given = respread(&node(), &windowed(), [&[1], &[]], &parts);
         let line = |start: i64, (name, count): &(&str, i64)| {
             let bounds = [start, start + 10, start + 9].map(stamp).join(",");
-            format!("Insert {bounds},{name},{count}")
+            format!("+I {bounds},{name},{count}")
         };
         // What came at 3 was late.
         let first = [("a", 1), ("b", 1), ("d", 1), ("e", 1), ("f", 1)];
@@ -334,7 +334,8 @@ mod tests {
     fn groups_of_a_window_stay_in_the_order_in_which_they_were_seen() {
         let operator = || crate::operator::plain(&node(), &windowed()).unwrap();
         let (mut first, mut out) = (operator(), Output::default());
-        let Given::First(batch) = rows(&["z", "a", "m"].map(|name| (1, name, RowKind::Insert))) else {
+        let testing::Step::First(batch) = rows(&["z", "a", "m"].map(|name| (1, name, RowKind::Insert)))
+        else {
             unreachable!("rows are of the first input");
         };
         let order = UInt32Array::from(vec![2, 0, 1]);

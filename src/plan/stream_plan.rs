@@ -408,6 +408,13 @@ impl WindowAggregateNode {
     pub fn is_updating(&self) -> bool {
         self.emit != EmitMode::OnWindowClose || self.allowed_lateness_us > 0
     }
+
+    /// Whether pre-aggregated parts give the same result as all rows at once, to the last digit.
+    pub fn has_exact_parts(&self) -> bool {
+        let is_assigned = matches!(self.window, WindowSource::Assign { .. });
+        let all_exact = self.aggregates.iter().all(|call| !call.order_sensitive && !call.inexact);
+        is_assigned && all_exact && !self.is_updating()
+    }
 }
 
 /// How long state of a key is kept that no row changes: `SET 'state.ttl'`.

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::operator::create;
-use crate::operator::testing::{Given, Row, column, input, lines, plan_node, record_batch, respread};
+use crate::operator::testing::{Row, Step, column, input, lines, plan_node, record_batch, respread};
 use crate::plan::{FrameBound, FrameUnit, Operation, OverFrame, OverFunction, OverTrigger, PlanNode};
 use crate::stream::StreamElement;
 
@@ -145,18 +145,18 @@ fn partitions_go_on_in_other_subtasks() {
         let rows: Vec<Row> = names.iter().map(|name| (None, Some(*name), Some(value))).collect();
         let mut batch = StreamBatch::inserts(record_batch(&rows), Instant::now());
         batch.kinds = Some(RowKinds::new(vec![kind; rows.len()]));
-        Given::First(batch)
+        Step::First(batch)
     };
     let parts = [
         vec![rows(Insert, 5), rows(Insert, 7)],
         vec![rows(Insert, 6)],
         vec![rows(Delete, 7), rows(Insert, 5)],
     ];
-    let given = respread(&node(), &input(), [&[1], &[]], parts);
+    let given = respread(&node(), &input(), [&[1], &[]], &parts);
     let (mut left, mut gone) = (Vec::new(), Vec::new());
     for line in &given {
         let (kind, row) = line.split_once(' ').unwrap();
-        if matches!(kind, "Insert" | "UpdateAfter") { left.push(row) } else { gone.push(row) }
+        if matches!(kind, "+I" | "+U") { left.push(row) } else { gone.push(row) }
     }
     for row in gone {
         left.remove(left.iter().position(|known| *known == row).unwrap());

@@ -10,7 +10,7 @@ use datafusion_physical_expr::aggregate::AggregateExprBuilder;
 use proptest::prelude::*;
 
 use crate::operator::testing::{
-    Given, MS, Row, column, input, plan_node, respread, run, running, stream_batch,
+    MS, Row, Step, column, input, plan_node, respread, run, running, stream_batch,
 };
 use crate::operator::{Operator, RowCounts, create};
 use crate::plan::*;
@@ -54,13 +54,13 @@ fn over_node(node: OverNode) -> PlanNode {
 }
 
 /// Rows in three parts of two batches each, with a watermark after each batch.
-fn thirds(rows: &[Row], delay: i64) -> [Vec<Given>; 3] {
+fn thirds(rows: &[Row], delay: i64) -> [Vec<Step>; 3] {
     let (running, sixth) = (running(rows, delay), rows.len() / 6);
     [0, 1, 2].map(|part| {
         let batches = [2 * part, 2 * part + 1].map(|batch| {
             let (from, to) = (batch * sixth, if batch == 5 { rows.len() } else { (batch + 1) * sixth });
-            let rows = Given::First(stream_batch(&rows[from..to], &running[from..to]));
-            [rows, Given::Watermark(running[to])]
+            let rows = Step::First(stream_batch(&rows[from..to], &running[from..to]));
+            [rows, Step::Watermark(running[to])]
         });
         batches.into_iter().flatten().collect()
     })
@@ -79,7 +79,7 @@ fn keys_go_on_in_other_subtasks() {
     expected.sort();
     assert!(late > 0);
     let node = over_node(by_time_node(all_calls(), None));
-    let given = respread(&node, &input(), [&[1], &[]], thirds(&rows, 3));
+    let given = respread(&node, &input(), [&[1], &[]], &thirds(&rows, 3));
     let mut given = cells(&given);
     given.sort();
     assert_eq!(given, expected);
@@ -117,7 +117,7 @@ fn what_is_known_of_rows_goes_on_in_other_subtasks() {
         call(last(false), rows_frame(-3, -1)),
         call(nth, ROW),
     ];
-    let given = respread(&over_node(by_time_node(calls, None)), &input(), [&[1], &[]], thirds(&rows, 10));
+    let given = respread(&over_node(by_time_node(calls, None)), &input(), [&[1], &[]], &thirds(&rows, 10));
     assert_eq!(given.len(), rows.len());
     // Of the last row of a key by time, worked out from all of its rows.
     let own = rows.iter().filter(|row| row.1 == Some("a"));
@@ -156,7 +156,7 @@ fn partitions_go_on_in_other_subtasks() {
         order: vec![SortKey { expr: column(2), descending: true, nulls_first: false }],
         ..by_time_node(vec![call(OverFunction::RowNumber, ROW)], Some(RankLimit { call: 0, most: 2 }))
     };
-    let given = respread(&over_node(node), &input(), [&[1], &[]], thirds(&rows, 3));
+    let given = respread(&over_node(node), &input(), [&[1], &[]], &thirds(&rows, 3));
     // Row n has the key 5n mod 7, so each key has every seventh row.
     let mut expected: Vec<String> = (106..120)
         .map(|row| format!("{},{row},{}", rows[row as usize].1.unwrap(), if row < 113 { 2 } else { 1 }))

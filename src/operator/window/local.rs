@@ -15,7 +15,7 @@ use super::table::{Sealed, Table};
 use crate::error::Error;
 use crate::operator::evaluate::{arrow_failure, failure};
 use crate::operator::late::LateRows;
-use crate::operator::{Operator, Output};
+use crate::operator::{Operator, Output, RowCounts, StateReader, StateWriter};
 use crate::plan::WindowAggregateNode;
 use crate::stream::{RunningWatermark, StreamBatch, Watermark};
 
@@ -168,6 +168,24 @@ impl Operator for LocalAggregate {
     fn process_watermark(&mut self, watermark: Watermark, out: &mut Output) -> Result<(), Error> {
         self.watermark = watermark.0;
         out.watermark(watermark);
+        Ok(())
+    }
+
+    fn snapshot(&mut self, state: &mut StateWriter) -> Result<(), Error> {
+        // The first two as in the state of one phase, which may be read here where two take its place.
+        state.number("watermark", self.watermark);
+        state.number("rows_seen", self.rows_seen as i64);
+        state.number("states_given", self.states_given as i64);
+        state.optional("pays", self.pays.map(i64::from));
+        Ok(())
+    }
+
+    fn restore(&mut self, state: &mut StateReader, counts: &mut RowCounts) -> Result<(), Error> {
+        self.watermark = state.lowest("watermark").unwrap_or(i64::MIN);
+        self.rows_seen = state.highest("rows_seen").unwrap_or(0) as u64;
+        self.states_given = state.highest("states_given").unwrap_or(0) as u64;
+        self.pays = state.lowest("pays").map(|pays| pays == 1);
+        counts.held = 0;
         Ok(())
     }
 }

@@ -24,6 +24,7 @@ mod recipe;
 mod results;
 mod session;
 mod slices;
+mod state;
 mod steady;
 mod table;
 #[cfg(test)]
@@ -41,7 +42,7 @@ use arrow::record_batch::RecordBatch;
 
 use super::evaluate::{arrow_failure, failure};
 use super::late::LateRows;
-use super::{KeyFilter, OpenWindow, Operator, Output, StateSize};
+use super::{KeyFilter, OpenWindow, Operator, Output, RowCounts, StateReader, StateSize, StateWriter};
 use crate::error::{Error, code};
 use crate::plan::{AggregatePhase, WindowAggregateNode, WindowSource};
 use crate::stream::{StreamBatch, Watermark};
@@ -134,7 +135,7 @@ impl WindowAggregate {
                 .ok_or_else(|| {
                     Error::internal("WindowAggregate", "the input is not that of a local phase")
                 })?;
-            Recipe::with_key_types(node, types)?
+            Recipe::with_key_types(node, types, input)?
         } else {
             Recipe::try_new(node, input)?
         };
@@ -474,6 +475,15 @@ impl Operator for WindowAggregate {
             key: None,
         };
         Ok(held.into_iter().take(most).map(window).collect())
+    }
+
+    fn snapshot(&mut self, state: &mut StateWriter) -> Result<(), Error> {
+        self.write(state)
+    }
+
+    fn restore(&mut self, state: &mut StateReader, counts: &mut RowCounts) -> Result<(), Error> {
+        counts.held = 0;
+        self.read(state)
     }
 
     fn state(&self) -> StateSize {

@@ -24,6 +24,8 @@ pub(super) struct Recipe {
     pub(super) sets: Vec<GroupingSet>,
     pub(super) id_type: DataType,
     pub(super) calls: Vec<Call>,
+    /// The group columns by which the input is spread over subtasks.
+    pub(super) spread_keys: Vec<usize>,
     /// Types of the keys, and of the grouping id if there is one; empty: one group without a key.
     pub(super) group_schema: SchemaRef,
 }
@@ -38,6 +40,8 @@ pub(super) struct Call {
     pub(super) function: Arc<AggregateFunctionExpr>,
     args: Vec<ExprRef>,
     filter: Option<ExprRef>,
+    /// Of its arguments, where rows are given by so many at a time.
+    steady: Option<Arc<[DataType]>>,
     is_native: bool,
     pub(super) state_columns: usize,
 }
@@ -60,8 +64,9 @@ impl Call {
             return self.function.create_groups_accumulator().map_err(failure);
         }
         let function = Arc::clone(&self.function);
-        if is_unsteady(function.fun()) {
-            let steady = move || Ok(Box::new(Steady::new(function.create_accumulator()?)) as Box<_>);
+        if let Some(types) = &self.steady {
+            let types = Arc::clone(types);
+            let steady = move || Ok(Box::new(Steady::new(&function, &types)) as Box<_>);
             return Ok(Box::new(GroupsAccumulatorAdapter::new(steady)));
         }
         Ok(Box::new(GroupsAccumulatorAdapter::new(move || function.create_accumulator())))
@@ -105,13 +110,15 @@ impl Recipe {
         for key in &node.keys {
             key_types.push(key.data_type(input).map_err(wrong)?);
         }
-        Self::with_key_types(node, key_types)
+        Self::with_key_types(node, key_types, input)
     }
 
-    /// For the final phase, where the keys are columns and not expressions.
+    /// For keys that are columns and not expressions. `input`: what the aggregates' arguments are of; the final phase
+    /// has none.
     pub(super) fn with_key_types(
         node: &WindowAggregateNode,
         key_types: Vec<DataType>,
+        input: &SchemaRef,
     ) -> Result<Self, Error> {
         let mut fields: Vec<Field> = key_types
             .into_iter()
@@ -123,16 +130,28 @@ impl Recipe {
         if node.grouping_sets.is_some() {
             fields.push(Field::new("id", id_type.clone(), false));
         }
+        // Where states are sent, they are spread by all group columns; rows by those that all sets have.
+        let is_in_all_sets = |key: &usize| !sets.iter().any(|set| set.get(*key) == Some(&true));
+        let spread_keys = match node.has_exact_parts() {
+            true => (0..fields.len()).collect(),
+            false => (0..node.keys.len()).filter(is_in_all_sets).collect(),
+        };
         let calls = node
             .aggregates
             .iter()
             .map(|call| {
                 let function = Arc::clone(&call.function);
                 let all = function.all_expressions();
-                let args = all.args.into_iter().chain(all.order_by_exprs).collect();
+                let args: Vec<ExprRef> = all.args.into_iter().chain(all.order_by_exprs).collect();
                 let is_native = function.groups_accumulator_supported();
-                let state_columns = function.state_fields().map_err(failure)?.len();
-                Ok(Call { function, args, filter: call.filter.clone(), is_native, state_columns })
+                let mut state_columns = function.state_fields().map_err(failure)?.len();
+                let filter = call.filter.clone();
+                let mut call = Call { function, args, filter, steady: None, is_native, state_columns };
+                if !is_native && is_unsteady(call.function.fun()) {
+                    call.steady = Some(call.arg_types(input)?.into());
+                    state_columns = Steady::state_columns(&call.function, call.args.len()).map_err(failure)?;
+                }
+                Ok(Call { state_columns, ..call })
             })
             .collect::<Result<Vec<_>, Error>>()?;
         Ok(Self {
@@ -147,6 +166,7 @@ impl Recipe {
                 .collect(),
             id_type,
             calls,
+            spread_keys,
             group_schema: Arc::new(Schema::new(fields)),
         })
     }

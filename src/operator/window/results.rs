@@ -42,6 +42,10 @@ impl ResultBatches {
         Self { schema: schema.clone(), bound_columns, unit_us, windows: Vec::new(), rows: 0 }
     }
 
+    pub(super) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
     /// Adds the results of a window that closes no sooner than the one before it.
     pub(super) fn add(
         &mut self,

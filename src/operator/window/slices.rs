@@ -115,10 +115,10 @@ impl Slices {
         }
     }
 
-    /// Groups and bytes that are kept.
+    /// Groups that are kept, and bytes with those of blocks.
     pub(super) fn size(&self) -> (usize, usize) {
-        let sealed = self.slices.values().chain(self.blocks.values());
-        sealed.fold((0, 0), |(groups, bytes), one| (groups + one.groups, bytes + one.size()))
+        let groups = self.slices.values().map(|one| one.groups).sum();
+        (groups, self.slices.values().chain(self.blocks.values()).map(|one| one.size()).sum())
     }
 }
 

@@ -23,6 +23,7 @@ pub(super) struct Table {
 }
 
 /// Groups with the states of their accumulators as columns: what is merged, sent and kept.
+#[derive(Clone)]
 pub(super) struct Sealed {
     pub(super) groups: usize,
     /// Keys, then the grouping id if there is one.
@@ -57,6 +58,11 @@ impl Table {
     /// Rows that it took.
     pub(super) fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// Takes note of rows whose states were merged.
+    pub(super) fn count_rows(&mut self, rows: u64) {
+        self.rows += rows;
     }
 
     /// Groups with a value in the key at `place`.
@@ -169,6 +175,23 @@ impl Table {
             .collect::<Result<_, _>>()?;
         let first_rows = self.first_rows.take().unwrap_or_default();
         Ok(Sealed { groups, keys, first_rows, states })
+    }
+
+    /// The same as [`Table::seal`] of a table that goes on.
+    pub(super) fn copy(&mut self, recipe: &Recipe) -> Result<Sealed, Error> {
+        let groups = self.len();
+        let keys = self.groups.as_ref().map_or(Ok(Vec::new()), |groups| groups.columns())?;
+        let ids: Vec<usize> = (0..groups).collect();
+        let mut states = Vec::with_capacity(recipe.calls.len());
+        for (call, accumulator) in recipe.calls.iter().zip(&mut self.accumulators) {
+            // A state is given up when it is given.
+            let state = accumulator.state(EmitTo::All).map_err(failure)?;
+            let mut again = call.accumulator()?;
+            again.merge_batch(&state, &ids, groups).map_err(failure)?;
+            *accumulator = again;
+            states.push(state);
+        }
+        Ok(Sealed { groups, keys, first_rows: self.first_rows.clone().unwrap_or_default(), states })
     }
 
     /// Takes the results.

@@ -7,9 +7,7 @@ use arrow::datatypes::SchemaRef;
 use super::draft::{Draft, Ending};
 use super::{Builder, Stage, is_aligned, order_of};
 use crate::error::Error;
-use crate::plan::{
-    AggregatePhase, Distribution, NodeId, Operation, PlanNode, WindowAggregateNode, WindowSource,
-};
+use crate::plan::{AggregatePhase, Distribution, NodeId, Operation, PlanNode, WindowAggregateNode};
 use crate::runtime::channel::{Receiver, Signal, channel};
 use crate::runtime::exchange::Outputs;
 use crate::runtime::merge::Second;
@@ -36,7 +34,8 @@ impl Builder<'_> {
     ) -> Result<Stage, Error> {
         let exchange = self.node(self.input_of(node)?)?.clone();
         let is_hashed = matches!(exchange.operation, Operation::Exchange(Distribution::Hash(_)));
-        if self.options.parallelism == 1 || !is_hashed || !has_exact_parts(aggregate) {
+        let is_split = aggregate.phase == AggregatePhase::Single && aggregate.has_exact_parts();
+        if self.options.parallelism == 1 || !is_hashed || !is_split {
             let mut stage = self.stage(self.input_of(node)?)?;
             self.chain(&mut stage, id, node)?;
             return Ok(stage);
@@ -163,14 +162,6 @@ impl Builder<'_> {
         self.complete(draft, Ending::Outputs(Outputs::single(sender)));
         end
     }
-}
-
-/// Whether pre-aggregated parts give the same result as all rows at once, to the last digit.
-fn has_exact_parts(aggregate: &WindowAggregateNode) -> bool {
-    let is_assigned = matches!(aggregate.window, WindowSource::Assign { .. });
-    let is_single = aggregate.phase == AggregatePhase::Single;
-    let all_exact = aggregate.aggregates.iter().all(|call| !call.order_sensitive && !call.inexact);
-    is_assigned && is_single && all_exact && !aggregate.is_updating()
 }
 
 fn with_phase(

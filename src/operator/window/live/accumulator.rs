@@ -75,6 +75,24 @@ pub(in crate::operator::window) trait Accumulators: Send {
     /// `R002` if a value does not fit its type.
     fn values(&mut self, groups: &[u32]) -> Result<ArrayRef, Error>;
 
+    /// The states of some groups as columns.
+    ///
+    /// # Errors
+    /// `R002` if an accumulator does not give its state.
+    fn write(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>, Error>;
+
+    /// Takes its columns off `columns`, and the states in these rows of them up, each into the group beside it, of
+    /// which nothing is known yet.
+    ///
+    /// # Errors
+    /// `K002` for the columns of another aggregate.
+    fn read(
+        &mut self,
+        columns: &mut std::slice::Iter<'_, ArrayRef>,
+        rows: &[u32],
+        groups: &[u32],
+    ) -> Result<(), Error>;
+
     /// Memory in bytes, estimated.
     fn size(&self) -> usize;
 }
@@ -88,14 +106,15 @@ pub(super) fn is_of_firsts(call: &Call, arg: &DataType) -> bool {
 /// have an accumulator for each group. Those [of firsts](is_of_firsts) must be told which rows these are.
 pub(super) fn accumulators(call: &Call, input: &SchemaRef) -> Result<Box<dyn Accumulators>, Error> {
     let name = call.function.fun().name();
-    if let [arg] = call.arg_types(input)?.as_slice()
+    let types = call.arg_types(input)?;
+    if let [arg] = types.as_slice()
         // The least of different values is the least of all.
         && (!call.function.is_distinct() || is_of_firsts(call, arg) || matches!(name, "min" | "max"))
         && let Some(states) = of_common_type(call, arg)
     {
         return Ok(states);
     }
-    Ok(Box::new(AnyStates::new(call.function.clone())))
+    Ok(Box::new(AnyStates::new(call.function.clone(), types.into())))
 }
 
 fn of_common_type(call: &Call, arg: &DataType) -> Option<Box<dyn Accumulators>> {

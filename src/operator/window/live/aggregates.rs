@@ -113,6 +113,16 @@ impl Aggregates {
         self.each.iter_mut().map(|accumulators| accumulators.values(groups)).collect()
     }
 
+    /// The different values that aggregates count.
+    pub(super) fn value_sets(&mut self) -> impl Iterator<Item = &mut ValueSets<u64>> {
+        self.distinct.iter_mut().map(|distinct| &mut distinct.values)
+    }
+
+    /// The states of each aggregate.
+    pub(super) fn each(&mut self) -> &mut [Box<dyn Accumulators>] {
+        &mut self.each
+    }
+
     /// Memory in bytes, estimated.
     pub(in crate::operator::window) fn size(&self) -> usize {
         let distinct: usize = self.distinct.iter().map(|distinct| distinct.values.size()).sum();

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, UInt32Array};
 use arrow::compute::take;
+use arrow::datatypes::DataType;
 use datafusion_common::ScalarValue;
 use datafusion_expr::Accumulator;
 use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
 
 use super::super::steady::Steady;
 use super::accumulator::{Accumulators, Input, Use};
+use super::kept::next;
 use super::one_group::{OneGroup, is_two_minded};
 use crate::error::Error;
 use crate::operator::evaluate::{arrow_failure, failure};
@@ -21,6 +23,7 @@ use crate::plan::is_registered;
 /// on that, too.
 pub(super) struct AnyStates {
     function: Arc<AggregateFunctionExpr>,
+    arg_types: Arc<[DataType]>,
     groups: Vec<Group>,
 }
 
@@ -47,15 +50,15 @@ impl Group {
 }
 
 impl AnyStates {
-    pub(super) fn new(function: Arc<AggregateFunctionExpr>) -> Self {
-        Self { function, groups: Vec::new() }
+    pub(super) fn new(function: Arc<AggregateFunctionExpr>, arg_types: Arc<[DataType]>) -> Self {
+        Self { function, arg_types, groups: Vec::new() }
     }
 
     fn group(&self) -> Result<Group, Error> {
         let accumulator: Box<dyn Accumulator> = match is_two_minded(&self.function) {
             true => Box::new(OneGroup::try_new(&self.function).map_err(failure)?),
             false if is_registered(self.function.fun()) => {
-                Box::new(Steady::new(self.function.create_accumulator().map_err(failure)?))
+                Box::new(Steady::new(&self.function, &self.arg_types))
             }
             false => self.function.create_accumulator().map_err(failure)?,
         };
@@ -129,6 +132,37 @@ impl Accumulators for AnyStates {
         let values = groups.iter().map(|group| self.groups[*group as usize].value());
         let values = values.collect::<Result<_, _>>()?;
         self.array(values)
+    }
+
+    fn write(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>, Error> {
+        let mut columns: Vec<Vec<ScalarValue>> = Vec::new();
+        for group in groups {
+            let mut fresh = self.group()?.accumulator;
+            let known = &mut self.groups[*group as usize].accumulator;
+            // A state is given up when it is given.
+            let state = known.state().map_err(failure)?;
+            let arrays = state.iter().map(ScalarValue::to_array).collect::<Result<Vec<_>, _>>();
+            fresh.merge_batch(&arrays.map_err(failure)?).map_err(failure)?;
+            *known = fresh;
+            columns.resize_with(state.len(), Vec::new);
+            columns.iter_mut().zip(state).for_each(|(column, value)| column.push(value));
+        }
+        columns.into_iter().map(|column| ScalarValue::iter_to_array(column).map_err(failure)).collect()
+    }
+
+    fn read(
+        &mut self,
+        columns: &mut std::slice::Iter<'_, ArrayRef>,
+        rows: &[u32],
+        groups: &[u32],
+    ) -> Result<(), Error> {
+        let width = self.group()?.accumulator.state().map_err(failure)?.len();
+        let columns = (0..width).map(|_| next(columns)).collect::<Result<Vec<_>, _>>()?;
+        for (row, group) in rows.iter().zip(groups) {
+            let state: Vec<ArrayRef> = columns.iter().map(|column| column.slice(*row as usize, 1)).collect();
+            self.groups[*group as usize].accumulator.merge_batch(&state).map_err(failure)?;
+        }
+        Ok(())
     }
 
     fn size(&self) -> usize {

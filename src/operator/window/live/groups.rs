@@ -157,6 +157,12 @@ impl Groups {
         self.aggregates.values(groups)
     }
 
+    /// Room for as many states as groups, before [`Groups::states`] are written or read.
+    pub(super) fn states(&mut self) -> Result<&mut Aggregates, Error> {
+        self.aggregates.grow(self.len())?;
+        Ok(&mut self.aggregates)
+    }
+
     /// Memory in bytes, estimated.
     pub(super) fn size(&self) -> usize {
         let keys = self.keys.capacity() + (self.ends.capacity() + self.hashes.capacity()) * size_of::<u64>();

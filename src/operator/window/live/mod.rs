@@ -18,8 +18,10 @@ mod any;
 pub(super) mod changes;
 pub(super) mod complete;
 pub(super) mod groups;
+mod kept;
 mod one_group;
 pub(super) mod rounds;
+mod state;
 mod texts;
 mod typed;
 mod window;
@@ -44,7 +46,9 @@ use super::results_of_nothing;
 use crate::error::Error;
 use crate::operator::evaluate::arrow_failure;
 use crate::operator::late::LateRows;
-use crate::operator::{KeyFilter, OpenWindow, Operator, Output, StateSize};
+use crate::operator::{
+    KeyFilter, OpenWindow, Operator, Output, RowCounts, StateReader, StateSize, StateWriter,
+};
 use crate::plan::{EmitMode, WindowAggregateNode};
 use crate::stream::{StreamBatch, Watermark};
 use changes::{Change, Changes, Place};
@@ -408,6 +412,15 @@ impl Operator for LiveAggregate {
         found.sort_by_key(|window| (window.fires_at, window.end));
         found.truncate(most);
         Ok(found)
+    }
+
+    fn snapshot(&mut self, state: &mut StateWriter) -> Result<(), Error> {
+        self.write(state)
+    }
+
+    fn restore(&mut self, state: &mut StateReader, counts: &mut RowCounts) -> Result<(), Error> {
+        counts.held = 0;
+        self.read(state)
     }
 
     fn state(&self) -> StateSize {

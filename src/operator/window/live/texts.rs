@@ -5,7 +5,9 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, StringArray, StringBuilder};
 
 use super::accumulator::{Accumulators, Input, Use};
+use super::kept::next;
 use crate::error::Error;
+use crate::operator::state::misfit;
 
 /// The least or the greatest text of each group, by its bytes.
 pub(super) struct Texts {
@@ -86,6 +88,24 @@ impl Accumulators for Texts {
     fn values(&mut self, groups: &[u32]) -> Result<ArrayRef, Error> {
         let values = groups.iter().map(|group| self.best[*group as usize].as_deref());
         Ok(Arc::new(values.collect::<StringArray>()))
+    }
+
+    fn write(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>, Error> {
+        Ok(vec![self.values(groups)?])
+    }
+
+    fn read(
+        &mut self,
+        columns: &mut std::slice::Iter<'_, ArrayRef>,
+        rows: &[u32],
+        groups: &[u32],
+    ) -> Result<(), Error> {
+        let texts = next(columns)?.as_string_opt::<i32>().ok_or_else(|| misfit("texts of another type"))?;
+        for (row, group) in rows.iter().zip(groups) {
+            let row = *row as usize;
+            self.best[*group as usize] = texts.is_valid(row).then(|| texts.value(row).to_owned());
+        }
+        Ok(())
     }
 
     fn size(&self) -> usize {

@@ -17,8 +17,10 @@ use arrow::datatypes::{
 };
 
 use super::accumulator::{Accumulators, Input, Use};
+use super::kept::next;
 use crate::error::Error;
 use crate::operator::evaluate::failure;
+use crate::operator::state::misfit;
 use crate::plan::{ExactSum, Finish, Finished};
 
 /// How an aggregate counts rows of one type.
@@ -50,6 +52,21 @@ pub(in crate::operator) trait Kernel: Send {
     fn array(&self, values: Vec<Self::Value>) -> Result<ArrayRef, Error>;
 }
 
+/// A kernel whose states are rows of columns, for checkpoints.
+pub(super) trait StateColumns: Kernel {
+    fn state_columns(&self, states: Vec<Self::State>) -> Result<Vec<ArrayRef>, Error>;
+
+    /// Takes its columns off `columns`; the state of each row.
+    fn read_states(&self, columns: &mut Columns<'_>) -> Result<Vec<Self::State>, Error>;
+}
+
+type Columns<'a> = std::slice::Iter<'a, ArrayRef>;
+
+/// The next column of states.
+fn numbers<'a, T: ArrowPrimitiveType>(columns: &mut Columns<'a>) -> Result<&'a PrimitiveArray<T>, Error> {
+    next(columns)?.as_primitive_opt::<T>().ok_or_else(|| misfit("states of another type"))
+}
+
 /// The states of all groups.
 pub(super) struct States<K: Kernel> {
     kernel: K,
@@ -62,7 +79,7 @@ impl<K: Kernel> States<K> {
     }
 }
 
-impl<K: Kernel> Accumulators for States<K> {
+impl<K: StateColumns> Accumulators for States<K> {
     fn grow(&mut self, groups: usize) -> Result<(), Error> {
         self.states.resize(groups.max(self.states.len()), K::State::default());
         Ok(())
@@ -115,6 +132,18 @@ impl<K: Kernel> Accumulators for States<K> {
         self.kernel.array(groups.iter().map(value).collect::<Result<_, _>>()?)
     }
 
+    fn write(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>, Error> {
+        self.kernel.state_columns(groups.iter().map(|group| self.states[*group as usize]).collect())
+    }
+
+    fn read(&mut self, columns: &mut Columns<'_>, rows: &[u32], groups: &[u32]) -> Result<(), Error> {
+        let states = self.kernel.read_states(columns)?;
+        for (row, group) in rows.iter().zip(groups) {
+            self.states[*group as usize] = states[*row as usize];
+        }
+        Ok(())
+    }
+
     fn size(&self) -> usize {
         self.states.capacity() * size_of::<K::State>()
     }
@@ -154,6 +183,16 @@ impl Kernel for Count {
 
     fn array(&self, values: Vec<i64>) -> Result<ArrayRef, Error> {
         Ok(Arc::new(Int64Array::from(values)))
+    }
+}
+
+impl StateColumns for Count {
+    fn state_columns(&self, states: Vec<i64>) -> Result<Vec<ArrayRef>, Error> {
+        Ok(vec![self.array(states)?])
+    }
+
+    fn read_states(&self, columns: &mut Columns<'_>) -> Result<Vec<i64>, Error> {
+        Ok(numbers::<Int64Type>(columns)?.values().to_vec())
     }
 }
 
@@ -234,6 +273,27 @@ where
     }
 }
 
+impl<T: ArrowPrimitiveType> StateColumns for Exact<T>
+where
+    T::Native: Into<i128>,
+{
+    fn state_columns(&self, states: Vec<Self::State>) -> Result<Vec<ArrayRef>, Error> {
+        let sums = || states.iter().map(|(sum, _)| sum.parts());
+        Ok(vec![
+            Arc::new(Decimal128Array::from_iter_values(sums().map(|(low, _)| low))),
+            Arc::new(Int64Array::from_iter_values(sums().map(|(_, carry)| carry))),
+            Arc::new(Int64Array::from_iter_values(states.iter().map(|(_, count)| *count))),
+        ])
+    }
+
+    fn read_states(&self, columns: &mut Columns<'_>) -> Result<Vec<Self::State>, Error> {
+        let low = numbers::<Decimal128Type>(columns)?.values();
+        let (carry, count) = (numbers::<Int64Type>(columns)?, numbers::<Int64Type>(columns)?);
+        let sums = low.iter().zip(carry.values()).map(|(low, carry)| ExactSum::of_parts(*low, *carry));
+        Ok(sums.zip(count.values().iter().copied()).collect())
+    }
+}
+
 /// SUM or AVG of DOUBLE.
 struct FloatSum {
     is_avg: bool,
@@ -271,6 +331,20 @@ impl Kernel for FloatSum {
 
     fn array(&self, values: Vec<Option<f64>>) -> Result<ArrayRef, Error> {
         Ok(Arc::new(Float64Array::from(values)))
+    }
+}
+
+impl StateColumns for FloatSum {
+    fn state_columns(&self, states: Vec<(f64, i64)>) -> Result<Vec<ArrayRef>, Error> {
+        Ok(vec![
+            Arc::new(Float64Array::from_iter_values(states.iter().map(|(sum, _)| *sum))),
+            Arc::new(Int64Array::from_iter_values(states.iter().map(|(_, count)| *count))),
+        ])
+    }
+
+    fn read_states(&self, columns: &mut Columns<'_>) -> Result<Vec<(f64, i64)>, Error> {
+        let (sums, counts) = (numbers::<Float64Type>(columns)?, numbers::<Int64Type>(columns)?);
+        Ok(sums.values().iter().copied().zip(counts.values().iter().copied()).collect())
     }
 }
 
@@ -385,5 +459,18 @@ where
 
     fn array(&self, values: Vec<Option<T::Native>>) -> Result<ArrayRef, Error> {
         Ok(Arc::new(PrimitiveArray::<T>::from_iter(values).with_data_type(self.data_type.clone())))
+    }
+}
+
+impl<T: ArrowPrimitiveType> StateColumns for Extreme<T>
+where
+    T::Native: Ordered,
+{
+    fn state_columns(&self, states: Vec<Option<T::Native>>) -> Result<Vec<ArrayRef>, Error> {
+        Ok(vec![self.array(states)?])
+    }
+
+    fn read_states(&self, columns: &mut Columns<'_>) -> Result<Vec<Option<T::Native>>, Error> {
+        Ok(numbers::<T>(columns)?.iter().collect())
     }
 }

@@ -23,19 +23,19 @@ pub(super) struct Window {
     /// Rows that it took.
     pub(super) rows: u64,
     /// Groups below this number have been given; numbers grow, and all are given together.
-    given: usize,
+    pub(super) given: usize,
     /// Groups whose result may differ from what was given, in no special order.
-    pending: Vec<u32>,
+    pub(super) pending: Vec<u32>,
     /// Whether a group is among them.
-    is_pending: Vec<bool>,
+    pub(super) is_pending: Vec<bool>,
     /// Groups among them that have been given, and their values then.
-    before: Before,
+    pub(super) before: Before,
 }
 
 #[derive(Default)]
-struct Before {
-    groups: Vec<u32>,
-    values: Vec<Vec<ArrayRef>>,
+pub(super) struct Before {
+    pub(super) groups: Vec<u32>,
+    pub(super) values: Vec<Vec<ArrayRef>>,
 }
 
 impl Before {

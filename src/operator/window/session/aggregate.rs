@@ -81,7 +81,7 @@ impl SessionAggregate {
             }),
             ..node.clone()
         };
-        let by_session = Recipe::with_key_types(&with_session, types)?;
+        let by_session = Recipe::with_key_types(&with_session, types, input)?;
         if let Err(error) = Table::try_new(&by_session, false) {
             return Err(Error::plan(code::NOT_SUPPORTED, error.message().to_owned())
                 .hint("Group by a column of another type, or by a part of it."));

@@ -5,6 +5,7 @@ mod functions;
 mod late;
 pub(super) mod live;
 pub(super) mod property;
+pub(super) mod state;
 mod zones;
 
 use std::sync::Arc;
