@@ -11,10 +11,9 @@ use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
 
 use super::kept::{keep, kept, value_column};
 use super::{Reversible, Step, scalar};
-use crate::error::{Error, code};
+use crate::error::Error;
 use crate::operator::evaluate::failure;
 use crate::operator::{StateReader, StateWriter};
-use crate::plan::is_registered;
 
 pub(super) struct AnyStates {
     function: Arc<AggregateFunctionExpr>,
@@ -45,18 +44,9 @@ impl AnyStates {
 
     /// The state of an accumulator, which gives it up: a fresh one goes on from it.
     fn state_of(&self, accumulator: &mut Box<dyn Accumulator>) -> Result<Vec<ScalarValue>, Error> {
-        let function = &self.function;
-        let name = function.fun().name();
-        let values = accumulator.state().map_err(|error| match is_registered(function.fun()) {
-            false => failure(error),
-            true => Error::plan(
-                code::NOT_SUPPORTED,
-                format!("aggregate \"{name}\" can't be part of a checkpoint: {}", failure(error).message()),
-            )
-            .hint("Let its accumulator give its state, and merge it."),
-        })?;
+        let values = accumulator.state().map_err(failure)?;
         let columns = values.iter().map(|value| value.to_array().map_err(failure));
-        let mut fresh = function.create_accumulator().map_err(failure)?;
+        let mut fresh = self.function.create_accumulator().map_err(failure)?;
         fresh.merge_batch(&columns.collect::<Result<Vec<_>, _>>()?).map_err(failure)?;
         *accumulator = fresh;
         Ok(values)
@@ -176,109 +166,5 @@ impl Reversible for AnyStates {
             Group::Rows(rows) => rows.iter().map(row).sum(),
         };
         self.groups.iter().map(group).sum()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use arrow::array::{AsArray, Int64Array};
-    use arrow::datatypes::Int64Type;
-    use datafusion_common::not_impl_err;
-    use datafusion_expr::{Volatility, create_udaf};
-
-    use super::*;
-    use crate::catalog::Catalog;
-    use crate::operator::StateReader;
-    use crate::operator::aggregate::GROUPS;
-    use crate::plan::{Operation, Planner};
-
-    /// Counts rows; gives its state if it is told so.
-    #[derive(Debug)]
-    struct Counting {
-        rows: i64,
-        has_state: bool,
-    }
-
-    impl Accumulator for Counting {
-        fn update_batch(&mut self, values: &[ArrayRef]) -> datafusion_common::Result<()> {
-            self.rows += values[0].len() as i64;
-            Ok(())
-        }
-
-        fn evaluate(&mut self) -> datafusion_common::Result<ScalarValue> {
-            Ok(ScalarValue::from(self.rows))
-        }
-
-        fn size(&self) -> usize {
-            size_of_val(self)
-        }
-
-        fn state(&mut self) -> datafusion_common::Result<Vec<ScalarValue>> {
-            match self.has_state {
-                // It is given up.
-                true => Ok(vec![ScalarValue::from(std::mem::take(&mut self.rows))]),
-                false => not_impl_err!("no state"),
-            }
-        }
-
-        fn merge_batch(&mut self, states: &[ArrayRef]) -> datafusion_common::Result<()> {
-            self.rows += states[0].as_primitive::<Int64Type>().values().iter().sum::<i64>();
-            Ok(())
-        }
-    }
-
-    /// The states of an aggregate of a program's own, over rows that only come.
-    fn registered(has_state: bool) -> AnyStates {
-        let function = create_udaf(
-            "counting",
-            vec![DataType::Int64],
-            Arc::new(DataType::Int64),
-            Volatility::Immutable,
-            Arc::new(move |_| Ok(Box::new(Counting { rows: 0, has_state }))),
-            Arc::new(vec![DataType::Int64]),
-        );
-        let planner = Planner::default().with_udaf(function).unwrap();
-        let plan = planner.plan("SELECT counting(v) FROM (VALUES (1)) AS t(v)", &Catalog::new()).unwrap();
-        let function = plan.nodes.iter().find_map(|node| match &node.operation {
-            Operation::WindowAggregate(node) => Some(Arc::clone(&node.aggregates[0].function)),
-            _ => None,
-        });
-        AnyStates::new(function.unwrap(), &[DataType::Int64], false)
-    }
-
-    fn values(states: &mut AnyStates, steps: &[Step]) -> Vec<i64> {
-        let column: ArrayRef = Arc::new(Int64Array::from(vec![7]));
-        states.grow(2).unwrap();
-        states.run(steps, &[column]).unwrap().as_primitive::<Int64Type>().values().to_vec()
-    }
-
-    #[test]
-    fn an_accumulator_that_gives_up_its_state_goes_on_as_it_was() {
-        let mut counting = registered(true);
-        values(&mut counting, &[Step::Add { group: 1, row: 0 }, Step::Add { group: 1, row: 0 }]);
-        let mut state = StateWriter::default();
-        state.columns(GROUPS, vec![Arc::new(Int64Array::from(vec![5, 6]))], &[]).unwrap();
-        counting.snapshot(&[1, 0], &mut state).unwrap();
-        let mut again = registered(true);
-        again.grow(2).unwrap();
-        again.restore(&[0, 1], &mut StateReader::same(state.finish(), 0)).unwrap();
-        let steps = |group: u32| [Step::Add { group, row: 0 }, Step::Give { group }];
-        assert_eq!(values(&mut counting, &[steps(0), steps(1)].concat()), [1, 3]);
-        assert_eq!(values(&mut again, &[steps(0), steps(1)].concat()), [3, 1]);
-    }
-
-    #[test]
-    fn an_aggregate_without_a_state_is_named() {
-        let mut counting = registered(false);
-        values(&mut counting, &[Step::Add { group: 0, row: 0 }]);
-        let mut state = StateWriter::default();
-        state.columns(GROUPS, vec![Arc::new(Int64Array::from(vec![5]))], &[]).unwrap();
-        let error = counting.snapshot(&[0], &mut state).unwrap_err();
-        assert_eq!(error.code(), "P002");
-        assert!(
-            error.message().starts_with("aggregate \"counting\" can't be part of a checkpoint"),
-            "{error}"
-        );
-        assert_eq!(values(&mut counting, &[Step::Give { group: 0 }]), [1], "it goes on");
     }
 }

@@ -11,6 +11,8 @@ mod distinct;
 mod ends;
 mod extreme;
 mod kept;
+mod moments;
+mod replayed;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -30,6 +32,8 @@ use self::ends::Ends;
 pub(super) use self::ends::Place;
 use self::extreme::Extremes;
 pub(super) use self::kept::{GROUPS, count_column, counts, keep, kept};
+use self::moments::Moments;
+use self::replayed::{Replayed, is_unsteady};
 use self::texts::Texts;
 pub(super) use self::together::Aggregates;
 use super::evaluate::{evaluate, evaluate_condition, failure, one_nan_and_zero};
@@ -176,10 +180,18 @@ fn states(call: &AggregateCall, types: &[DataType], removes: bool) -> (Box<dyn R
             _ => None,
         }
     };
-    match of_common_type() {
-        Some(states) => (states, true),
-        None => (Box::new(AnyStates::new(Arc::clone(function), types, removes)), false),
+    if let Some(states) = of_common_type() {
+        return (states, true);
     }
+    let moments = Moments::of(function.fun().name());
+    let states: Box<dyn Reversible> = match moments.filter(|_| !removes && !function.is_distinct()) {
+        Some(moments) => Box::new(moments),
+        None if !removes && is_unsteady(function.fun()) => {
+            Box::new(Replayed::new(Arc::clone(function), types))
+        }
+        None => Box::new(AnyStates::new(Arc::clone(function), types, removes)),
+    };
+    (states, false)
 }
 
 /// Whether an aggregate with such states is to be given the first row and the last of each value.
