@@ -132,6 +132,11 @@ impl Expiry {
         over
     }
 
+    /// When a key was last written; `i64::MIN`: never, or it is not known.
+    pub(super) fn written(&self, key: u32) -> i64 {
+        self.written.get(key as usize).copied().unwrap_or(UNKNOWN)
+    }
+
     /// Hands on when these keys, the rows of a table that was kept before, were written. Nothing of other keys is
     /// known afterwards.
     pub(super) fn snapshot(

@@ -87,6 +87,11 @@ impl KeyFormat {
         })
     }
 
+    /// The places of the key's columns.
+    pub(super) fn places(&self) -> &[usize] {
+        &self.columns
+    }
+
     /// The columns of the keys of these numbers.
     pub(super) fn columns(&self, numbers: &KeyNumbers, of: &[u32]) -> Result<Vec<ArrayRef>, Error> {
         match &self.form {
