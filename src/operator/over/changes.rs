@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array, UInt32Array};
+use arrow::array::{Array, ArrayRef, Int64Array, UInt32Array};
 use arrow::compute::{SortOptions, interleave, take, take_record_batch};
-use arrow::datatypes::{Int64Type, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use arrow::row::{RowConverter, Rows, SortField};
 
@@ -328,36 +328,30 @@ impl Operator for OverChanges {
         let partitions = self.numbers.all();
         let entries = || partitions.iter().flat_map(|number| &self.partitions[*number as usize].rows);
         let slots: Vec<u32> = entries().map(|entry| entry.slot).collect();
-        let mut columns: Vec<ArrayRef> =
-            vec![Arc::new(Int64Array::from_iter_values(entries().map(|entry| entry.arrival)))];
-        columns.extend_from_slice(self.store.gather(&slots)?.columns());
-        let keys: Vec<usize> = self.partition.0.iter().map(|key| key + 1).collect();
-        state.number("rows", self.next_row);
-        state.columns("rows", columns, &keys)
+        let arrivals = Int64Array::from_iter_values(entries().map(|entry| entry.arrival));
+        state.number("next_row", self.next_row);
+        self.store.snapshot(state, "rows", &self.partition.0, slots, vec![Arc::new(arrivals)])
     }
 
     fn restore(&mut self, state: &mut StateReader, counts: &mut RowCounts) -> Result<(), Error> {
         let lacks = || misfit("no rows of partitions");
-        let columns = state.columns("rows")?.ok_or_else(lacks)?;
-        let (arrivals, columns) = columns.split_first().ok_or_else(lacks)?;
-        let arrivals = arrivals.as_primitive_opt::<Int64Type>().ok_or_else(lacks)?;
-        let options = RecordBatchOptions::new().with_row_count(Some(arrivals.len()));
-        let rows = RecordBatch::try_new_with_options(Arc::clone(&self.input), columns.to_vec(), &options)
-            .map_err(misfit)?;
-        let keys = self.partition.1.rows(&rows)?;
-        let (order, identities) = (self.sort_keys(&rows)?, self.identities(&rows)?);
-        for (row, slot) in self.store.add(rows)?.into_iter().enumerate() {
+        let taken_up = self.store.restore(state, "rows")?.ok_or_else(lacks)?;
+        let [arrivals] = taken_up.numbers()?;
+        let rows = &taken_up.rows;
+        let keys = self.partition.1.rows(rows)?;
+        let (order, identities) = (self.sort_keys(rows)?, self.identities(rows)?);
+        for (row, arrival) in arrivals.iter().enumerate() {
             let number = self.numbers.number(&keys, row);
             self.partitions.resize_with(self.numbers.bound(), Partition::default);
             let (key, identity) = (bytes(&order, row), bytes(&identities, row));
-            let entry = Entry { key, arrival: arrivals.value(row), slot, identity };
+            let entry = Entry { key, arrival: *arrival, slot: row as u32, identity };
             self.partitions[number as usize].rows.push(entry);
         }
         for number in 0..self.partitions.len() {
             let values = self.compute(&self.partitions[number].rows)?;
             self.partitions[number].values = values;
         }
-        self.next_row = state.highest("rows").unwrap_or(0);
+        self.next_row = state.highest("next_row").unwrap_or(0);
         counts.held = 0;
         Ok(())
     }

@@ -11,7 +11,7 @@ use arrow::record_batch::RecordBatch;
 
 use super::compute::{Computer, Part, Work};
 use crate::error::Error;
-use crate::operator::aggregate::{GROUPS, keep, kept};
+use crate::operator::aggregate::GROUPS;
 use crate::operator::evaluate::arrow_failure;
 use crate::operator::in_time::in_time;
 use crate::operator::keys::{KeyFormat, KeyNumbers};
@@ -34,6 +34,7 @@ pub(super) struct OverEventTime {
     unit: TimeUnit,
     input: SchemaRef,
     schema: SchemaRef,
+    partition: Vec<usize>,
     keys: KeyFormat,
     numbers: KeyNumbers,
     groups: Vec<Group>,
@@ -52,6 +53,9 @@ pub(super) struct OverEventTime {
     arrived: Option<Instant>,
     late: Option<LateRows>,
 }
+
+/// The table of the rows that are kept: of each group those that come again, then those that wait, in order.
+const ROWS: &str = "rows";
 
 #[derive(Default)]
 struct Group {
@@ -91,6 +95,7 @@ impl OverEventTime {
             unit,
             input: input.clone(),
             schema: schema.clone(),
+            partition: node.partition.clone(),
             keys: KeyFormat::try_new(&node.partition, input)?,
             numbers: KeyNumbers::default(),
             groups: Vec::new(),
@@ -279,7 +284,7 @@ impl Operator for OverEventTime {
         Ok(())
     }
 
-    /// Groups by key; of each the rows that come again, and how far its values are; the rows that wait, in order.
+    /// Groups by key, and of each how far its values are; the rows that come again, and those that wait.
     fn snapshot(&mut self, state: &mut StateWriter) -> Result<(), Error> {
         let groups = self.numbers.all();
         let mut columns = self.keys.columns(&self.numbers, &groups)?;
@@ -291,18 +296,11 @@ impl Operator for OverEventTime {
         };
         columns.push(Arc::new(groups.iter().map(last_time).collect::<Int64Array>()));
         state.columns(GROUPS, columns, &keys)?;
-        let mut place_of = vec![0; self.numbers.bound()];
-        let (mut places, mut slots) = (Vec::new(), Vec::new());
-        for (place, number) in groups.iter().enumerate() {
-            place_of[*number as usize] = place as u32;
-            let retained = &self.groups[*number as usize].retained;
-            places.extend(std::iter::repeat_n(place as u32, retained.len()));
-            slots.extend(retained);
-        }
-        keep(state, "retained", places, self.store.gather(&slots)?.columns().to_vec())?;
-        let places = self.held.values().map(|(_, group)| place_of[*group as usize]);
-        let slots: Vec<u32> = self.held.values().map(|(slot, _)| *slot).collect();
-        keep(state, "held", places, self.store.gather(&slots)?.columns().to_vec())?;
+        let retained = groups.iter().flat_map(|number| &self.groups[*number as usize].retained).copied();
+        let slots: Vec<u32> = retained.chain(self.held.values().map(|(slot, _)| *slot)).collect();
+        let waits = (0..slots.len()).map(|place| Some(place >= slots.len() - self.held.len()));
+        let waits: BooleanArray = waits.collect();
+        self.store.snapshot(state, ROWS, &self.partition, slots, vec![Arc::new(waits)])?;
         state.number("watermark", self.watermark);
         self.computer.snapshot(&groups, &self.input, state)
     }
@@ -322,17 +320,18 @@ impl Operator for OverEventTime {
                 self.deadlines.insert((time.saturating_add(reach_us), *number));
             }
         }
-        let rows_of = |(own, columns): (Vec<u32>, Vec<ArrayRef>)| -> Result<_, Error> {
-            Ok((own, RecordBatch::try_new(Arc::clone(&self.input), columns).map_err(misfit)?))
-        };
-        let (own, rows) = rows_of(kept(state, "retained", &groups)?)?;
-        for (number, slot) in own.into_iter().zip(self.store.add(rows)?) {
-            self.groups[number as usize].retained.push_back(slot);
-        }
-        let (own, rows) = rows_of(kept(state, "held", &groups)?)?;
-        let (times, _) = event_times(rows.column(self.time))?;
-        for ((number, slot), time) in own.into_iter().zip(self.store.add(rows)?).zip(times.iter()) {
-            self.groups[number as usize].waiting += 1;
+        let taken_up = self.store.restore(state, ROWS)?.ok_or_else(lacks)?;
+        let [waits] = taken_up.flags()?;
+        let keys = self.keys.rows(&taken_up.rows)?;
+        let (times, _) = event_times(taken_up.rows.column(self.time))?;
+        for (row, (time, waits)) in times.iter().zip(waits.values()).enumerate() {
+            let number = self.numbers.find(&keys, row).ok_or_else(lacks)?;
+            let (slot, group) = (row as u32, &mut self.groups[number as usize]);
+            if !waits {
+                group.retained.push_back(slot);
+                continue;
+            }
+            group.waiting += 1;
             self.held.insert((*time, self.next_row), (slot, number));
             self.next_row += 1;
         }
