@@ -18,6 +18,7 @@ use crate::operator::keys::{KeyFormat, KeyNumbers};
 use crate::operator::late::{LateRows, Missed, Rejected};
 use crate::operator::sort::{Ties, sort_indices};
 use crate::operator::state::{misfit, with_schema};
+use crate::operator::store::shared;
 use crate::operator::window::WindowAssigner;
 use crate::operator::{BATCH_ROWS, Operator, Output, RowCounts, StateReader, StateSize, StateWriter};
 use crate::plan::{OverCall, OverFunction, OverNode, OverTrigger, RankLimit, SortKey, WindowBounds};
@@ -305,13 +306,11 @@ impl Operator for OverAtClose {
     fn snapshot(&mut self, state: &mut StateWriter) -> Result<(), Error> {
         let (mut ends, mut starts) = (Vec::new(), Vec::new());
         let mut pieces = vec![self.keys.columns(&KeyNumbers::default(), &[])?];
-        let mut rows: Vec<RecordBatch> = Vec::new();
         for ((end, start), open) in &self.open {
             let all: Vec<u32> = (0..open.partitions.bound() as u32).collect();
             pieces.push(self.keys.columns(&open.partitions, &all)?);
             ends.resize(ends.len() + all.len(), *end);
             starts.resize(starts.len() + all.len(), *start);
-            rows.extend(open.rows.iter().map(|(rows, _)| rows.clone()));
         }
         let column = |place: usize| -> Result<ArrayRef, Error> {
             let pieces: Vec<&dyn Array> = pieces.iter().map(|piece| piece[place].as_ref()).collect();
@@ -322,10 +321,8 @@ impl Operator for OverAtClose {
         columns.push(Arc::new(Int64Array::from(ends)));
         columns.push(Arc::new(Int64Array::from(starts)));
         state.columns("partitions", columns, &keys)?;
-        if rows.is_empty() {
-            rows.push(RecordBatch::new_empty(self.input.clone()));
-        }
-        state.table("rows", rows, &self.partition);
+        let rows = self.open.values().flat_map(|open| open.rows.iter().map(|(rows, _)| rows));
+        state.table("rows", shared(&self.input, rows)?, &self.partition);
         state.number("watermark", self.watermark);
         Ok(())
     }
