@@ -5,13 +5,16 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray, UInt32Array, UInt64Array};
-use arrow::array::{Decimal128Array, Float64Array, Int64Array};
-use arrow::datatypes::{Decimal128Type, Float64Type, Int64Type, UInt32Type, UInt64Type};
+use arrow::array::{
+    ArrayRef, ArrowPrimitiveType, AsArray, Decimal128Array, Float64Array, Int64Array, PrimitiveArray,
+    UInt32Array, UInt64Array, new_empty_array,
+};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int64Type, UInt32Type, UInt64Type};
 use datafusion_common::ScalarValue;
 
 use crate::error::Error;
-use crate::operator::evaluate::failure;
+use crate::operator::evaluate::{arrow_failure, failure};
 use crate::operator::state::misfit;
 use crate::operator::{StateReader, StateWriter};
 use crate::plan::ExactSum;
@@ -64,19 +67,15 @@ pub(in crate::operator) fn count_column(counts: Vec<u64>) -> ArrayRef {
 }
 
 /// Values as a column of a type.
-pub(super) fn value_column(
-    values: Vec<ScalarValue>,
-    data_type: &arrow::datatypes::DataType,
-) -> Result<ArrayRef, Error> {
+pub(super) fn value_column(values: Vec<ScalarValue>, data_type: &DataType) -> Result<ArrayRef, Error> {
     if values.is_empty() {
-        return Ok(arrow::array::new_empty_array(data_type));
+        return Ok(new_empty_array(data_type));
     }
     let column = ScalarValue::iter_to_array(values).map_err(failure)?;
-    match column.data_type() == data_type {
-        true => Ok(column),
-        false => arrow::compute::cast(&column, data_type)
-            .map_err(|error| crate::operator::evaluate::arrow_failure(&error)),
+    if column.data_type() == data_type {
+        return Ok(column);
     }
+    cast(&column, data_type).map_err(|error| arrow_failure(&error))
 }
 
 /// A state of a fixed size, which is a row of columns.
