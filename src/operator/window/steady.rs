@@ -148,9 +148,7 @@ impl Accumulator for Steady {
         for row in 0..is_there.len() {
             if is_there.value(row) {
                 self.state = Some(match self.state {
-                    None => {
-                        inner.iter().map(|column| owned(column, row)).collect::<Result<Vec<_>>>()?
-                    }
+                    None => inner.iter().map(|column| owned(column, row)).collect::<Result<Vec<_>>>()?,
                     Some(_) => {
                         let mut accumulator = self.without_held()?;
                         let other: Vec<ArrayRef> = inner.iter().map(|column| column.slice(row, 1)).collect();

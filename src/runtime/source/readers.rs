@@ -271,7 +271,12 @@ impl Inputs for SplitInputs {
         for slot in &mut work.slots[self.splits.len()..count] {
             self.splits.push(Split {
                 at_hand: VecDeque::new(),
-                timer: self.idleness.map(|idleness| IdleTimer::new(idleness.timeout_us)),
+                timer: self.idleness.map(|Idleness { timeout_us, .. }| {
+                    match slot.first_mark.as_ref().and_then(|mark| mark.timer) {
+                        Some(left) => IdleTimer::left_at(timeout_us, left),
+                        None => IdleTimer::new(timeout_us),
+                    }
+                }),
                 probed_us: i64::MIN,
                 cell: Arc::clone(&slot.cell),
                 mark: slot.first_mark.take(),
@@ -341,7 +346,11 @@ impl Inputs for SplitInputs {
     }
 
     fn marks(&self) -> Vec<SplitMark> {
-        self.splits.iter().filter_map(|split| split.mark.as_deref().cloned()).collect()
+        let mark = |split: &Split| {
+            let timer = split.timer.as_ref().map(IdleTimer::mark);
+            split.mark.as_deref().map(|mark| SplitMark { timer, ..mark.clone() })
+        };
+        self.splits.iter().filter_map(mark).collect()
     }
 
     fn poll(&mut self, input: usize) -> Result<Polled, Error> {
