@@ -21,6 +21,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type};
 use arrow::util::display::array_value_to_string;
 use case::{Case, Event};
+use dice::Dice;
 use evaluate::{Answer, answer};
 use tidegate::Error;
 use tidegate::connector::{Connectors, Feed, FeedEvent, Memory};
@@ -84,16 +85,20 @@ fn run(seeds: Range<u64>) {
     for seed in seeds {
         let case = Case::new(seed);
         let expected = answer(&case);
-        let given = engine(&case).unwrap_or_else(|error| panic!("seed {seed}: {}", error.render()));
-        assert!(
-            given == expected,
-            "seed {seed} gives another answer; run it alone with SIMULATION_SEED={seed} cargo test --test \
-             simulation the_seed\n{}{}\n{}\n{}",
-            case.tables_sql(),
-            case.query_sql(),
-            if is_alone { format!("{case:#?}") } else { String::new() },
-            difference(&expected, &given)
-        );
+        for restarts in [false, true] {
+            let given = engine(&case, restarts);
+            let given =
+                given.unwrap_or_else(|error| panic!("seed {seed}, restarts {restarts}: {}", error.render()));
+            assert!(
+                given == expected,
+                "seed {seed} gives another answer (restarts: {restarts}); run it alone with \
+                 SIMULATION_SEED={seed} cargo test --test simulation the_seed\n{}{}\n{}\n{}",
+                case.tables_sql(),
+                case.query_sql(),
+                if is_alone { format!("{case:#?}") } else { String::new() },
+                difference(&expected, &given)
+            );
+        }
     }
 }
 
@@ -114,8 +119,10 @@ fn difference(expected: &Answer, given: &Answer) -> String {
     text + &format!("expected {}\ngiven    {}", others(expected), others(given))
 }
 
-/// The answer of the engine.
-fn engine(case: &Case) -> Result<Answer, Error> {
+/// The answer of the engine. `restarts`: now and then, also in the middle of the work, it is stopped, and another
+/// one goes on from its checkpoint.
+fn engine(case: &Case, restarts: bool) -> Result<Answer, Error> {
+    let mut dice = Dice::new(case.seed ^ 0x0072_6573_7461_7274);
     let feed = Feed::new();
     let mut connectors = Connectors::empty();
     connectors.add(Arc::new(feed.clone()));
@@ -150,6 +157,9 @@ fn engine(case: &Case) -> Result<Answer, Error> {
         }
         // Rows of tables that go on arrive in the order of the events; those of tables that end are all
         // there when somebody reads.
+        if restarts && dice.below(3) == 0 {
+            restart(&mut query, dice.below(4))?;
+        }
         if !case.bounded {
             query.settle()?;
             order.take(&mut query, &mut given.rows);
@@ -157,6 +167,12 @@ fn engine(case: &Case) -> Result<Answer, Error> {
         }
     }
     case.tables.iter().for_each(|table| feed.end(table.name));
+    // To the end with a stop after each turn or some.
+    while restarts && !query.is_over() {
+        if !restart(&mut query, 1 + dice.below(3))? {
+            break;
+        }
+    }
     query.settle()?;
     order.take(&mut query, &mut given.rows);
     assert!(query.is_over(), "seed {}: the query has not ended", case.seed);
@@ -170,6 +186,14 @@ fn engine(case: &Case) -> Result<Answer, Error> {
     };
     given.rows.sort();
     Ok(given)
+}
+
+/// Whether it could be.
+fn restart(query: &mut SteppedHandle, turns: i64) -> Result<bool, Error> {
+    match query.restart(turns as usize) {
+        Err(error) if error.code() == "P002" => Ok(false),
+        restarted => restarted.map(|()| true),
+    }
 }
 
 /// Windows come out in the order of their ends.

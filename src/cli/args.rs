@@ -62,7 +62,7 @@ SIGTERM ends a run as if its input had ended: windows fire, sinks are finished. 
         files: Vec<String>,
 
         /// Parses, plans and lints the scripts; runs and writes nothing. Example: --check
-        #[arg(long, conflicts_with_all = ["stats", "metrics", "format", "summary", "fail_on_late", "timeout"])]
+        #[arg(long, conflicts_with_all = ["stats", "metrics", "format", "summary", "fail_on_late", "timeout", "checkpoint_dir"])]
         check: bool,
 
         #[command(flatten)]
@@ -196,6 +196,18 @@ pub(super) struct RunArgs {
     /// No summary, no progress line, no notes on stderr; errors only. Example: -q
     #[arg(short = 'q', long)]
     pub(super) quiet: bool,
+
+    /// Takes checkpoints there, from which a run that was stopped goes on. Example: --checkpoint-dir state
+    #[arg(long, value_name = "DIR")]
+    pub(super) checkpoint_dir: Option<PathBuf>,
+
+    /// Goes on from the newest checkpoint in the folder of --checkpoint-dir. Example: --resume
+    #[arg(long, requires = "checkpoint_dir", conflicts_with = "from")]
+    pub(super) resume: bool,
+
+    /// Goes on from this checkpoint. Example: --from state/job-1/chk-00000007
+    #[arg(long, value_name = "DIR", requires = "checkpoint_dir")]
+    pub(super) from: Option<PathBuf>,
 
     /// How the summaries on stderr are written. Example: --summary json
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text", conflicts_with = "quiet")]

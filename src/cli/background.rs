@@ -53,6 +53,7 @@ impl Background {
         for (job, _) in over {
             match job.wait() {
                 Ok(summary) => report.summarize(&job, &summary)?,
+                Err(_) if job.is_suspended() => report.suspended(&job),
                 // STOP JOB has said so.
                 Err(error) if error.phase() == Phase::Interrupted && !interrupt::is_interrupted() => {}
                 Err(error) if error.phase() == Phase::Interrupted => return Err(interrupt::reason()),

@@ -133,7 +133,7 @@ fn on_interrupt() {
     let jobs = jobs();
     match jobs.is_empty() {
         false if is_first => {
-            jobs.iter().for_each(|(_, job)| job.stop());
+            jobs.iter().for_each(|(_, job)| job.suspend());
             let turn = TURN.load(Ordering::Acquire);
             thread::spawn(move || end_after_grace(turn));
         }
@@ -153,7 +153,12 @@ fn on_terminate() {
     if IS_DRAINED.swap(true, Ordering::AcqRel) {
         return on_interrupt();
     }
-    running.iter().for_each(JobHandle::drain);
+    for job in &running {
+        match job.checkpoints() {
+            Some(_) => job.suspend(),
+            None => job.drain(),
+        }
+    }
     if IS_SHELL.load(Ordering::Acquire) {
         // A shell waits for keys that nobody will press.
         thread::spawn(move || {

@@ -41,6 +41,7 @@ use self::report::Report;
 use self::run::Runner;
 use self::script::Script;
 use crate::error::{Error, code};
+use crate::runtime::CheckpointStart;
 use crate::session::Session;
 use crate::sql::{SpannedStatement, Statement, Variables};
 
@@ -135,7 +136,15 @@ fn help(topic: &str) -> Result<(), Stop> {
 }
 
 fn runner(args: &RunArgs, is_shell: bool) -> Result<Runner, Error> {
-    let session = run::session(&args.common)?;
+    let mut session = run::session(&args.common)?;
+    if let Some(dir) = &args.checkpoint_dir {
+        session.set("execution.checkpoint.dir", &dir.to_string_lossy())?;
+        session.set_checkpoint_start(match &args.from {
+            Some(from) => CheckpointStart::From(from.clone()),
+            None if args.resume => CheckpointStart::Newest,
+            None => CheckpointStart::Anew,
+        });
+    }
     if let Some(address) = &args.metrics {
         let address = metrics::serve(address, session.jobs().clone())?;
         if !args.quiet {

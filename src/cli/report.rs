@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::args::{RunArgs, SummaryFormat};
+use super::background::called;
 use super::{notes, summary};
 use crate::error::{Error, code};
 use crate::runtime::JobSummary;
@@ -17,11 +18,18 @@ pub(super) struct Report {
     most_late: Option<u64>,
     /// Late rows of the jobs that are over.
     late: u64,
+    has_suspended: bool,
 }
 
 impl Report {
     pub(super) fn new(args: &RunArgs) -> Self {
-        Self { is_quiet: args.quiet, format: args.summary, most_late: args.fail_on_late, late: 0 }
+        Self {
+            is_quiet: args.quiet,
+            format: args.summary,
+            most_late: args.fail_on_late,
+            late: 0,
+            has_suspended: false,
+        }
     }
 
     pub(super) fn is_quiet(&self) -> bool {
@@ -39,6 +47,21 @@ impl Report {
         if !self.is_quiet {
             warnings.iter().for_each(|warning| notes::warning(warning));
         }
+    }
+
+    /// A job was stopped behind a checkpoint.
+    pub(super) fn suspended(&mut self, job: &JobHandle) {
+        self.has_suspended = true;
+        let number = job.checkpoints().and_then(|status| status.last).unwrap_or_default();
+        self.note(&format!(
+            "{} was stopped behind its checkpoint {number}; the same command with --resume goes on from there",
+            called(job)
+        ));
+    }
+
+    /// Whether a job was stopped behind a checkpoint: what follows it is for the run that goes on.
+    pub(super) fn has_suspended(&self) -> bool {
+        self.has_suspended
     }
 
     /// Sums a job up.

@@ -87,6 +87,9 @@ impl Runner {
                 return Err(Error::interrupted().context(left_out).into());
             }
             self.statement(&statement)?;
+            if self.report.has_suspended() {
+                return Err(Stop::Closed);
+            }
         }
         Ok(())
     }
@@ -165,6 +168,11 @@ impl Runner {
             Ok(Ok(summary)) => Some(summary),
             // Whoever stops what has no end wants to keep what it gave.
             Ok(Err(error)) if is_stopped && error.phase() == Phase::Interrupted => None,
+            Ok(Err(_)) if job.is_suspended() => {
+                view.pause()?;
+                self.report.suspended(&job);
+                return Ok(());
+            }
             Ok(Err(error)) => {
                 // What was given before stays visible; that it is not all, the error says.
                 view.pause()?;
@@ -219,7 +227,10 @@ impl Runner {
             self.background.look(&mut self.report, None)?;
             let Some(job) = self.background.first() else { return Ok(()) };
             if interrupt::is_interrupted() {
-                let _ = job.wait_for(super::GRACE);
+                let is_over = job.wait_for(super::GRACE).is_some();
+                if is_over && job.is_suspended() {
+                    continue;
+                }
                 return Err(interrupt::reason().into());
             }
             if progress.as_ref().is_none_or(|(number, _)| *number != job.number()) {
@@ -260,7 +271,10 @@ impl Runner {
             }
         };
         drop(progress);
-        self.report.summarize(insert, &ended?)?;
+        match ended {
+            Err(_) if insert.is_suspended() => self.report.suspended(insert),
+            ended => self.report.summarize(insert, &ended?)?,
+        }
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::record_batch::RecordBatch;
+use serde_json::Value;
 
 use super::assembly::{Assembly, SplitFacts, source_metadata};
 use super::options::OptionReader;
@@ -243,7 +244,16 @@ impl Connector for Memory {
         drop(content);
         let memory = self.clone();
         let is_live = table.temporary;
-        Ok(Box::new(MemorySink { memory, name, writer, is_live, most_rows, held, batches: Vec::new() }))
+        Ok(Box::new(MemorySink {
+            memory,
+            name,
+            writer,
+            is_live,
+            most_rows,
+            held,
+            batches: Vec::new(),
+            prepared: 0,
+        }))
     }
 
     /// The rows of a temporary table go with it; what a program has put stays.
@@ -401,6 +411,8 @@ struct MemorySink {
     /// Rows that the table holds, as far as this writer knows.
     held: usize,
     batches: Vec<StreamBatch>,
+    /// Rows that a checkpoint has.
+    prepared: usize,
 }
 
 impl MemorySink {
@@ -456,10 +468,33 @@ impl Sink for MemorySink {
         Ok(())
     }
 
+    fn prepare(&mut self) -> Result<Option<Value>, Error> {
+        let mut content = self.memory.content();
+        let writers = content.unfinished.get_mut(&self.name);
+        let written = writers.and_then(|writers| writers.get(&self.writer));
+        let batches = written.map_or(self.batches.as_slice(), |written| written.batches.as_slice());
+        self.prepared = batches.iter().map(StreamBatch::num_rows).sum();
+        Ok(None)
+    }
+
+    /// What a checkpoint has stays: whoever goes on from there does not write it again.
     fn abort(&mut self) {
-        self.batches.clear();
-        if let Some(writers) = self.memory.content().unfinished.get_mut(&self.name) {
-            writers.remove(&self.writer);
+        let mut batches = std::mem::take(&mut self.batches);
+        let mut content = self.memory.content();
+        if let Some(written) =
+            content.unfinished.get_mut(&self.name).and_then(|writers| writers.remove(&self.writer))
+        {
+            batches = written.batches;
+        }
+        let mut left = self.prepared;
+        let kept = batches.into_iter().filter_map(|batch| {
+            let rows = batch.num_rows().min(left);
+            left -= rows;
+            (rows > 0).then(|| batch.slice(0, rows))
+        });
+        let kept: Vec<_> = kept.collect();
+        if !kept.is_empty() {
+            content.outputs.entry(self.name.clone()).or_default().extend(kept);
         }
     }
 }

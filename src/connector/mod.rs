@@ -14,6 +14,7 @@ mod memory;
 mod nexmark;
 mod options;
 mod ordered;
+mod position;
 mod print;
 mod pump;
 mod random;
@@ -51,6 +52,7 @@ pub use lines::{DecodedLines, Format, LineDecoder, LineEncoder};
 pub use memory::Memory;
 pub use nexmark::Nexmark;
 pub use options::OptionReader;
+pub use position::Position;
 pub use print::{Blackhole, Print};
 pub use socket::Socket;
 pub use stdio::{Stdin, Stdout};
@@ -165,6 +167,21 @@ pub trait Connector: Send + Sync {
     fn sink(&self, table: &Table, schema: SchemaRef) -> Result<Box<dyn Sink>, Error> {
         let _ = schema;
         Err(stdio::no_sink(&table.name, self.name()))
+    }
+
+    /// Opens the table for writing in the place of a sink that told `prepared` by [`Sink::prepare`] and is gone: what
+    /// that one had written until then becomes visible if it is not, what it wrote later goes.
+    ///
+    /// # Errors
+    /// Those of [`Connector::sink`]; `K003` if what was written is not there any more.
+    fn resume_sink(
+        &self,
+        table: &Table,
+        schema: SchemaRef,
+        prepared: &serde_json::Value,
+    ) -> Result<Box<dyn Sink>, Error> {
+        let _ = prepared;
+        self.sink(table, schema)
     }
 
     /// The table was dropped. What it holds outside the session stays; a side table's rows go.
@@ -284,6 +301,21 @@ pub trait SplitReader: Send {
         (0, None)
     }
 
+    /// Where its next row stands, for a reader of the same split that goes on there one day. `None`: that one reads
+    /// from the start, and rows up to the last line that was used are dropped.
+    fn position(&self) -> Option<Position> {
+        None
+    }
+
+    /// Goes on at a position that a reader of the same split told. Called once, before the first read.
+    ///
+    /// # Errors
+    /// `F001` if what was read before is not there any more, `K002` for the position of another reader.
+    fn seek(&mut self, position: &Position) -> Result<(), Error> {
+        let _ = position;
+        Err(Error::internal(self.name(), "it tells no positions"))
+    }
+
     /// How often what it reads was cut short, so that it began anew: a file that was truncated.
     fn truncations(&self) -> u64 {
         0
@@ -385,6 +417,24 @@ pub trait Sink: Send {
     /// # Errors
     /// `F003` with the path and the system's reason.
     fn finish(&mut self) -> Result<(), Error>;
+
+    /// For a checkpoint: makes all rows so far safe, though nobody need see them yet, and tells what
+    /// [`Connector::resume_sink`] needs to know. `None`: it can't take rows back, so those behind a checkpoint come again after a crash.
+    ///
+    /// # Errors
+    /// `F003` with the path and the system's reason; `P002` if the table can't be part of a checkpoint.
+    fn prepare(&mut self) -> Result<Option<serde_json::Value>, Error> {
+        self.flush()?;
+        Ok(None)
+    }
+
+    /// The checkpoint that it was prepared for is complete: makes visible what was prepared. May be called again.
+    ///
+    /// # Errors
+    /// `F003` with the path and the system's reason.
+    fn commit(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// The query failed or was stopped: leave nothing that looks finished.
     fn abort(&mut self);

@@ -2,7 +2,13 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, UInt32Array};
+use arrow::datatypes::{Int64Type, UInt32Type};
+
+use super::state::misfit;
+use super::{StateReader, StateWriter};
 use crate::error::Error;
 use crate::plan::{StateTtl, TtlClock};
 use crate::stream::{StreamBatch, event_times};
@@ -126,6 +132,75 @@ impl Expiry {
         over
     }
 
+    /// When a key was last written; `i64::MIN`: never, or it is not known.
+    pub(super) fn written(&self, key: u32) -> i64 {
+        self.written.get(key as usize).copied().unwrap_or(UNKNOWN)
+    }
+
+    /// Hands on when these keys, the rows of a table that was kept before, were written. Nothing of other keys is
+    /// known afterwards.
+    pub(super) fn snapshot(
+        &mut self,
+        table: &str,
+        keys: &[u32],
+        state: &mut StateWriter,
+    ) -> Result<(), Error> {
+        let mut places = vec![None; self.written.len()];
+        for (place, key) in keys.iter().enumerate() {
+            if let Some(known) = places.get_mut(*key as usize) {
+                *known = Some(place);
+            }
+        }
+        self.fresh.retain(|key| places[*key as usize].is_some());
+        let (is_queued, mut due) = (&mut self.is_queued, vec![None; keys.len()]);
+        self.due.retain(|Reverse((time, key))| {
+            match places[*key as usize] {
+                Some(place) => due[place] = Some(*time),
+                None => is_queued[*key as usize] = false,
+            }
+            places[*key as usize].is_some()
+        });
+        let mut is_fresh = vec![false; keys.len()];
+        self.fresh.iter().filter_map(|key| places[*key as usize]).for_each(|place| is_fresh[place] = true);
+        let written = |key: &u32| self.written.get(*key as usize).copied().filter(|time| *time != UNKNOWN);
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(UInt32Array::from_iter_values(0..keys.len() as u32)),
+            Arc::new(keys.iter().map(written).collect::<Int64Array>()),
+            Arc::new(Int64Array::from(due)),
+            Arc::new(BooleanArray::from(is_fresh)),
+        ];
+        state.columns_of(table, "written", columns)
+    }
+
+    /// Takes up what [`Expiry::snapshot`] handed on. `keys`: those of the rows of the table.
+    pub(super) fn restore(&mut self, keys: &[u32], state: &StateReader) -> Result<(), Error> {
+        let lacks = || misfit("nobody knows when keys were written");
+        let columns = state.columns("written")?.ok_or_else(lacks)?;
+        let [places, written, due, is_fresh] = columns.as_slice() else { return Err(lacks()) };
+        let places = places.as_primitive_opt::<UInt32Type>().ok_or_else(lacks)?;
+        let written = written.as_primitive_opt::<Int64Type>().ok_or_else(lacks)?;
+        let due = due.as_primitive_opt::<Int64Type>().ok_or_else(lacks)?;
+        let is_fresh = is_fresh.as_boolean_opt().ok_or_else(lacks)?;
+        let shift = if self.is_by_clock() { state.clock_shift_us() } else { 0 };
+        let bound = keys.iter().max().map_or(0, |most| *most as usize + 1);
+        self.written.resize(bound, UNKNOWN);
+        self.is_queued.resize(bound, false);
+        for row in 0..places.len() {
+            let key = *keys.get(places.value(row) as usize).ok_or_else(lacks)?;
+            if written.is_valid(row) {
+                self.written[key as usize] = written.value(row).saturating_add(shift);
+            }
+            if due.is_valid(row) {
+                self.is_queued[key as usize] = true;
+                self.due.push(Reverse((due.value(row).saturating_add(shift), key)));
+            }
+            if is_fresh.value(row) {
+                self.fresh.push(key);
+            }
+        }
+        Ok(())
+    }
+
     /// Memory in bytes, estimated.
     pub(super) fn size(&self) -> usize {
         self.written.capacity() * 9 + self.due.capacity() * 16 + self.fresh.capacity() * 4
@@ -181,5 +256,46 @@ mod tests {
         assert_eq!(expiry.at_timer(110), Vec::<u32>::new());
         assert_eq!(expiry.at_timer(115), [3]);
         assert_eq!(expiry.next_timer(), None);
+    }
+
+    /// What one of these keeps of its keys, in another one, whose clock is 1,000 µs on.
+    fn restored(mut expiry: Expiry, keys: &[u32], again: &[u32]) -> Expiry {
+        let mut state = StateWriter::default();
+        state.columns("groups", vec![Arc::new(UInt32Array::from(keys.to_vec()))], &[]).unwrap();
+        expiry.snapshot("groups", keys, &mut state).unwrap();
+        let mut restored = Expiry::new(expiry.ttl);
+        restored.restore(again, &StateReader::same(state.finish(), 1_000)).unwrap();
+        restored
+    }
+
+    #[test]
+    fn times_are_kept_and_those_of_keys_that_are_gone_are_not() {
+        let mut expiry = Expiry::new(StateTtl { us: 10, by: TtlClock::EventTime { time: None } });
+        expiry.write(0, 1);
+        expiry.write(1, 5);
+        expiry.write(1, 7);
+        expiry.write(2, 6);
+        expiry.forget(0);
+        let mut restored = restored(expiry, &[1, 2], &[4, 3]);
+        assert_eq!(restored.due.len(), 2);
+        assert_eq!(restored.at_watermark(15), Vec::<u32>::new());
+        assert_eq!(restored.at_watermark(16), [3]);
+        assert_eq!(restored.at_watermark(17), [4], "event time is no clock");
+    }
+
+    #[test]
+    fn moments_of_the_clock_move_with_it() {
+        let mut expiry = Expiry::new(StateTtl { us: 10, by: TtlClock::Clock });
+        expiry.write(0, 0);
+        expiry.at_timer(100);
+        assert_eq!(expiry.next_timer(), Some(110));
+        let mut before = restored(expiry, &[0], &[2]);
+        assert_eq!(before.next_timer(), Some(1_110));
+        before.write(1, 0);
+        let mut after = restored(before, &[2, 1], &[0, 1]);
+        assert_eq!(after.next_timer(), Some(i64::MIN), "one waits for its stamp");
+        assert_eq!(after.at_timer(2_109), Vec::<u32>::new());
+        assert_eq!(after.at_timer(2_110), [0]);
+        assert_eq!(after.next_timer(), Some(2_119));
     }
 }

@@ -66,21 +66,30 @@ impl KeyFormat {
     /// The keys of the rows of a batch.
     pub(super) fn rows(&self, batch: &RecordBatch) -> Result<KeyRows, Error> {
         let columns = self.columns.iter().map(|column| one_nan_and_zero(batch.column(*column).clone()));
-        let columns: Vec<ArrayRef> = columns.collect();
+        self.keys_of(&columns.collect::<Vec<_>>())
+    }
+
+    /// The keys of rows from the columns that [`KeyFormat::columns`] gave.
+    pub(super) fn keys_of(&self, columns: &[ArrayRef]) -> Result<KeyRows, Error> {
         Ok(match &self.form {
             Form::One => KeyRows { keys: Keys::One, hashes: Vec::new() },
             Form::Packed(packing) => {
                 let mut keys = Vec::new();
-                packing.pack(&columns, &mut keys);
+                packing.pack(columns, &mut keys);
                 let hashes = keys.iter().map(|key| self.hasher.hash_one(key)).collect();
                 KeyRows { keys: Keys::Packed(keys), hashes }
             }
             Form::Bytes(converter) => {
-                let rows = converter.convert_columns(&columns).map_err(|error| arrow_failure(&error))?;
+                let rows = converter.convert_columns(columns).map_err(|error| arrow_failure(&error))?;
                 let hashes = rows.iter().map(|row| self.hasher.hash_one(row.as_ref())).collect();
                 KeyRows { keys: Keys::Bytes(rows), hashes }
             }
         })
+    }
+
+    /// The places of the key's columns.
+    pub(super) fn places(&self) -> &[usize] {
+        &self.columns
     }
 
     /// The columns of the keys of these numbers.
@@ -196,6 +205,13 @@ impl KeyNumbers {
             self.key_bytes -= std::mem::take(key).len();
         }
         self.free.push(number);
+    }
+
+    /// The numbers of all keys, ascending.
+    pub(super) fn all(&self) -> Vec<u32> {
+        let mut all: Vec<u32> = self.table.iter().map(|slot| slot.number).collect();
+        all.sort_unstable();
+        all
     }
 
     /// How many keys there are.

@@ -44,6 +44,7 @@ use crate::stream::{StreamBatch, StreamElement, Watermark};
 
 pub(crate) use join::LookupTable;
 pub use state::{OperatorState, StateReader, StateWriter};
+pub(crate) use state::{read_table, write_table};
 
 /// Rows of a result batch at most.
 const BATCH_ROWS: usize = 8192;
@@ -96,7 +97,7 @@ fn plain(node: &PlanNode, input: &SchemaRef) -> Result<Box<dyn Operator>, Error>
             Box::new(pattern::MatchRecognize::try_new(pattern, schema, input, late)?)
         }
         Operation::Unnest(unnest) => Box::new(unnest::Unnest::new(unnest, schema)),
-        Operation::TemporalSort(sort) => Box::new(temporal_sort::TemporalSort::new(sort, late)),
+        Operation::TemporalSort(sort) => Box::new(temporal_sort::TemporalSort::new(sort, schema, late)),
         Operation::Sort(sort) => Box::new(sort::Sort::new(sort, schema)),
         Operation::Limit(limit) => Box::new(limit::Limit::new(limit)),
         Operation::Source(_)

@@ -8,7 +8,7 @@ use super::evaluate::arrow_failure;
 use super::keys::{KeyFormat, KeyNumbers};
 use super::store::RowStore;
 use super::window::give_changes;
-use super::{Operator, Output, StateSize};
+use super::{Operator, Output, RowCounts, StateReader, StateSize, StateWriter};
 use crate::error::Error;
 use crate::plan::NormalizeNode;
 use crate::stream::{RowKind, RowKinds, RunningWatermark, StreamBatch};
@@ -113,6 +113,24 @@ impl Operator for Normalize {
         Ok(())
     }
 
+    fn snapshot(&mut self, state: &mut StateWriter) -> Result<(), Error> {
+        let slots = self.slots.iter().copied().filter(|slot| *slot != NONE);
+        self.store.snapshot(state, "rows", self.format.places(), slots, Vec::new())
+    }
+
+    fn restore(&mut self, state: &mut StateReader, counts: &mut RowCounts) -> Result<(), Error> {
+        counts.held = 0;
+        let Some(taken_up) = self.store.restore(state, "rows")? else { return Ok(()) };
+        let keys = self.format.rows(&taken_up.rows)?;
+        for row in 0..taken_up.rows.num_rows() {
+            // Each has a key of its own.
+            let number = self.numbers.number(&keys, row);
+            self.slots.resize(self.numbers.bound(), NONE);
+            self.slots[number as usize] = row as u32;
+        }
+        Ok(())
+    }
+
     fn state(&self) -> StateSize {
         let bytes = self.store.size() + self.numbers.size() + self.slots.capacity() * size_of::<u32>();
         StateSize { windows: 0, rows: self.store.len(), bytes }
@@ -125,7 +143,9 @@ mod tests {
 
     use super::*;
     use crate::operator::create;
-    use crate::operator::testing::{Row, input, lines, plan_node, record_batch};
+    use crate::operator::testing::{
+        Row, input, lines, plan_node, record_batch, respread, some_rows, three_parts, with_deletes,
+    };
     use crate::plan::Operation;
     use crate::stream::StreamElement;
     use RowKind::{Delete, Insert, UpdateAfter, UpdateBefore};
@@ -175,5 +195,19 @@ mod tests {
             assert_eq!(given, expected, "{cut} rows a batch");
             assert_eq!((operator.state().rows, out.counts.filtered), (2, 2));
         }
+    }
+
+    #[test]
+    fn other_numbers_of_subtasks_take_up_the_state() {
+        let node = plan_node(Operation::Normalize(NormalizeNode { key: vec![1] }), input());
+        let rows: Vec<(usize, Row)> = some_rows(120).into_iter().map(|(_, row)| (0, row)).collect();
+        let mut parts = three_parts(&rows, 2, 5);
+        with_deletes(&mut parts);
+        let given = respread(&node, &input(), [&[1], &[]], &parts);
+        let of = |kind: RowKind| given.iter().filter(|line| line.starts_with(&format!("{} ", kind.symbol()))).count();
+        // What came for a key that has a row replaces it.
+        assert_eq!(of(Insert) + of(UpdateAfter), 120);
+        assert_eq!(of(UpdateBefore), of(UpdateAfter));
+        assert!(of(Insert) > 8 && of(Delete) > 0, "{given:?}");
     }
 }

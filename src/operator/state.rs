@@ -426,7 +426,7 @@ impl OperatorState {
         let names = StringArray::from_iter_values(self.numbers.keys());
         let values = Int64Array::from_iter_values(self.numbers.values().copied());
         let numbers = batch(vec![Arc::new(names), Arc::new(values)])?;
-        write_table(&numbers.schema(), &[(NAME, String::new())], &[numbers.clone()], into)
+        write_table(&numbers.schema(), &[(NAME, String::new())], std::slice::from_ref(&numbers), into)
     }
 
     /// Reads what [`OperatorState::write`] wrote, and takes it off `from`.
@@ -468,7 +468,7 @@ impl OperatorState {
     }
 }
 
-fn write_table(
+pub(crate) fn write_table(
     schema: &SchemaRef,
     about: &[(&str, String)],
     rows: &[RecordBatch],
@@ -491,7 +491,7 @@ fn write_table(
     Ok(())
 }
 
-fn read_table(from: &mut &[u8]) -> Result<(SchemaRef, Vec<RecordBatch>), Error> {
+pub(crate) fn read_table(from: &mut &[u8]) -> Result<(SchemaRef, Vec<RecordBatch>), Error> {
     let (length, rest) = from.split_first_chunk::<8>().ok_or_else(|| misfit("it ends early"))?;
     let length = usize::try_from(u64::from_le_bytes(*length)).map_err(misfit)?;
     let (stream, rest) = rest.split_at_checked(length).ok_or_else(|| misfit("it ends early"))?;

@@ -1,11 +1,15 @@
 //! Rows that are kept one by one, though they came in batches.
 
+use arrow::array::ArrayRef;
 use arrow::compute::interleave_record_batch;
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 
-use super::BATCH_ROWS;
+mod state;
+
+pub(super) use self::state::{TakenUp, hand_on, shared, take_up};
 use super::evaluate::arrow_failure;
+use super::{BATCH_ROWS, StateReader, StateWriter};
 use crate::error::Error;
 
 /// Rows by the number of their slot. A batch is let go with the last of its rows; where few rows of
@@ -162,6 +166,44 @@ impl RowStore {
         Ok(())
     }
 
+    /// Hands on the rows of these slots, each once, and `more` of each: columns. `keys`: see [`StateWriter::table`]. The
+    /// batches go as they are, with rows that are not kept any more.
+    pub(super) fn snapshot(
+        &self,
+        state: &mut StateWriter,
+        name: &str,
+        keys: &[usize],
+        slots: impl IntoIterator<Item = u32>,
+        more: Vec<ArrayRef>,
+    ) -> Result<(), Error> {
+        let mut numbers = vec![0; self.batches.len()];
+        let stored =
+            self.batches.iter().enumerate().filter_map(|(batch, stored)| Some((batch, stored.as_ref()?)));
+        for (number, (batch, _)) in stored.clone().enumerate() {
+            numbers[batch] = number;
+        }
+        let kept_rows = slots.into_iter().map(|slot| {
+            let place = self.slots[slot as usize];
+            (numbers[place.batch as usize], place.row as usize)
+        });
+        hand_on(state, name, (&self.schema, keys), stored.map(|(_, stored)| &stored.rows), kept_rows, more)
+    }
+
+    /// Takes up, with nothing kept yet, the rows that were handed on; `None`: nothing was.
+    pub(super) fn restore(&mut self, state: &StateReader, name: &str) -> Result<Option<TakenUp>, Error> {
+        let taken_up = take_up(state, name, &self.schema)?;
+        if let Some(taken_up) = &taken_up {
+            self.add(taken_up.rows.clone())?;
+        }
+        Ok(taken_up)
+    }
+
+    /// The slots of all rows.
+    pub(super) fn slots(&self) -> impl Iterator<Item = u32> {
+        let slots = (0..).zip(&self.slots);
+        slots.filter(|(_, place)| place.batch != NOWHERE).map(|(slot, _)| slot)
+    }
+
     /// How many rows are kept.
     pub(super) fn len(&self) -> usize {
         self.live
@@ -181,6 +223,10 @@ impl RowStore {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::Int64Array;
+
     use super::*;
     use crate::operator::testing::{Row, input, lines, record_batch};
 
@@ -201,5 +247,30 @@ mod tests {
         assert_eq!((given, store.len()), (expected, 40));
         kept.into_iter().for_each(|slot| store.release(slot));
         assert_eq!((store.len(), store.stored), (0, 0));
+    }
+
+    #[test]
+    fn rows_are_taken_up_in_the_order_in_which_they_were_handed_on() {
+        let mut store = RowStore::new(&input());
+        let mut kept = Vec::new();
+        // Batches of one row, of many, and of one.
+        for rows in [0..1, 1..2, 2..1002, 1002..1003] {
+            let rows: Vec<Row> = rows.map(|value| (None, None, Some(value))).collect();
+            kept.extend(store.add(record_batch(&rows)).unwrap());
+        }
+        let gone = kept.split_off(1002);
+        gone.into_iter().chain(kept.drain(3..1000)).for_each(|slot| store.release(slot));
+        kept.reverse();
+        let mut state = StateWriter::default();
+        let numbers = Int64Array::from_iter_values(0..kept.len() as i64);
+        store.snapshot(&mut state, "rows", &[], kept.iter().copied(), vec![Arc::new(numbers)]).unwrap();
+        let mut again = RowStore::new(&input());
+        let state = StateReader::same(state.finish(), 0);
+        let taken_up = again.restore(&state, "rows").unwrap().unwrap();
+        let expected = ["NULL,NULL,1001", "NULL,NULL,1000", "NULL,NULL,2", "NULL,NULL,1", "NULL,NULL,0"];
+        assert_eq!(lines(&taken_up.rows), expected);
+        assert_eq!(lines(&again.gather(&[0, 1, 2, 3, 4]).unwrap()), expected);
+        assert_eq!(taken_up.numbers().unwrap(), [[0, 1, 2, 3, 4]]);
+        assert!(again.restore(&state, "others").unwrap().is_none());
     }
 }

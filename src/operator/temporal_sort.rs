@@ -6,12 +6,14 @@ use std::time::Instant;
 
 use arrow::array::{ArrayRef, Int64Array};
 use arrow::compute::{interleave_record_batch, take_record_batch};
+use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 
 use super::evaluate::arrow_failure;
 use super::late::{LateRows, Missed, Rejected};
 use super::sort::{Ties, sort_indices};
-use super::{BATCH_ROWS, Operator, Output, StateSize};
+use super::store::{hand_on, take_up};
+use super::{BATCH_ROWS, Operator, Output, RowCounts, StateReader, StateSize, StateWriter};
 use crate::error::Error;
 use crate::plan::{SortKey, TemporalSortNode};
 use crate::stream::{RunningWatermark, StreamBatch, TimeUnit, Watermark, event_times};
@@ -30,6 +32,7 @@ pub(super) struct TemporalSort {
     time: usize,
     unit: TimeUnit,
     rest: Vec<SortKey>,
+    schema: SchemaRef,
     /// By time, then arrival.
     held: BTreeMap<(i64, u64), Held>,
     batches: HashMap<u64, Stored>,
@@ -61,11 +64,12 @@ struct Stored {
 }
 
 impl TemporalSort {
-    pub(super) fn new(node: &TemporalSortNode, late: Option<LateRows>) -> Self {
+    pub(super) fn new(node: &TemporalSortNode, schema: &SchemaRef, late: Option<LateRows>) -> Self {
         Self {
             time: node.time,
             unit: node.unit,
             rest: node.rest.clone(),
+            schema: Arc::clone(schema),
             held: BTreeMap::new(),
             batches: HashMap::new(),
             next_row: 0,
@@ -215,6 +219,45 @@ impl Operator for TemporalSort {
 
     fn finish(&mut self, out: &mut Output) -> Result<(), Error> {
         self.release(i64::MAX, out)
+    }
+
+    fn snapshot(&mut self, state: &mut StateWriter) -> Result<(), Error> {
+        state.number("running", self.running);
+        state.optional("released", self.released);
+        // In order; what is ahead is among them.
+        let numbers: HashMap<u64, usize> = self.batches.keys().copied().zip(0..).collect();
+        let rows = self.held.values().map(|held| (numbers[&held.batch], held.row));
+        let from = Int64Array::from_iter_values(self.held.values().map(|held| held.from));
+        let running = Int64Array::from_iter_values(self.held.values().map(|held| held.running));
+        let more: Vec<ArrayRef> = vec![Arc::new(from), Arc::new(running)];
+        let batches = self.batches.values().map(|stored| &stored.rows);
+        hand_on(state, "rows", (&self.schema, &[]), batches, rows, more)
+    }
+
+    fn restore(&mut self, state: &mut StateReader, counts: &mut RowCounts) -> Result<(), Error> {
+        self.running = state.lowest("running").unwrap_or(i64::MIN);
+        self.released = state.highest("released");
+        counts.held = 0;
+        let taken_up = take_up(state, "rows", &self.schema)?;
+        let Some(taken_up) = taken_up.filter(|taken_up| taken_up.rows.num_rows() > 0) else {
+            return Ok(());
+        };
+        let [from, running] = taken_up.numbers()?;
+        let (times, _) = event_times(taken_up.rows.column(self.time))?;
+        for (row, time) in times.iter().copied().enumerate() {
+            let held = Held { batch: 0, row, from: from[row], running: running[row] };
+            self.held.insert((time, row as u64), held);
+            // The running watermark has not passed it.
+            if from[row] > self.running {
+                self.ahead.insert(time);
+            }
+        }
+        let left = times.len();
+        (self.next_row, self.next_batch) = (left as u64, 1);
+        self.batches.insert(0, Stored { rows: taken_up.rows, left });
+        self.arrived = Some(Instant::now());
+        counts.held = left as u64;
+        Ok(())
     }
 
     fn state(&self) -> StateSize {

@@ -1,5 +1,6 @@
 //! What tests of operators share: rows of (time, key, value), batches, runs.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -239,4 +240,62 @@ pub(super) fn stamp(ms: i64) -> String {
     let text = chrono::DateTime::from_timestamp_millis(ms).unwrap();
     let text = text.format("%Y-%m-%dT%H:%M:%S%.3f").to_string();
     text.strip_suffix(".000").map_or(text.clone(), str::to_owned)
+}
+
+/// Rows of two inputs, of some keys, that come nearly in the order of their times, with their own number as value.
+pub(super) fn some_rows(count: u64) -> Vec<(usize, Row)> {
+    const KEYS: [Option<&str>; 8] =
+        [Some("a"), Some("b"), Some("c"), Some("d"), Some("e"), Some("f"), Some("g"), None];
+    let row = |row: u64| {
+        let noise = (row + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        let time = (row / 2) as i64 - (noise >> 8 & 7) as i64;
+        ((noise & 1) as usize, (Some(time), KEYS[(noise >> 1 & 7) as usize], Some(row as i64)))
+    };
+    (0..count).map(row).collect()
+}
+
+/// Rows in three parts, in batches of up to `cut` rows of an input, now and then a watermark behind them: `delay` ms behind the
+/// greatest time.
+pub(super) fn three_parts(rows: &[(usize, Row)], delay: i64, cut: usize) -> [Vec<Step>; 3] {
+    let before = running(&rows.iter().map(|row| row.1).collect::<Vec<_>>(), delay);
+    let mut parts = [Vec::new(), Vec::new(), Vec::new()];
+    let (mut from, mut last) = (0, i64::MIN);
+    while from < rows.len() {
+        let same = rows[from..].iter().take(cut).take_while(|row| row.0 == rows[from].0).count();
+        let to = from + same;
+        let batch =
+            stream_batch(&rows[from..to].iter().map(|row| row.1).collect::<Vec<_>>(), &before[from..to]);
+        let part = &mut parts[from * 3 / rows.len()];
+        part.push(if rows[from].0 == 0 { Step::First(batch) } else { Step::Second(batch) });
+        if before[to] > last && to % 3 == 0 {
+            last = before[to];
+            part.push(Step::Watermark(last));
+        }
+        from = to;
+    }
+    parts
+}
+
+/// Of rows that only come, those of some batches before go again.
+pub(super) fn with_deletes(parts: &mut [Vec<Step>; 3]) {
+    let mut before = VecDeque::new();
+    for part in parts {
+        for one in std::mem::take(part) {
+            let (Step::First(batch) | Step::Second(batch)) = &one else {
+                part.push(one);
+                continue;
+            };
+            let mut gone = batch.slice(0, batch.num_rows().min(3));
+            gone.kinds = Some(RowKinds::new(vec![RowKind::Delete; gone.num_rows()]));
+            before.push_back(if matches!(one, Step::First(_)) {
+                Step::First(gone)
+            } else {
+                Step::Second(gone)
+            });
+            part.push(one);
+            if before.len() > 8 {
+                part.extend(before.pop_front());
+            }
+        }
+    }
 }

@@ -166,7 +166,18 @@ impl Sender {
 #[derive(Debug, Clone)]
 pub(super) struct ChannelProbe(Arc<Shared>);
 
+impl Shared {
+    fn waiting(&self) -> Vec<StreamElement> {
+        lock(&self.queue).elements.iter().map(|(element, _)| element.clone()).collect()
+    }
+}
+
 impl Sender {
+    /// What waits to be taken.
+    pub(super) fn waiting(&self) -> Vec<StreamElement> {
+        self.0.waiting()
+    }
+
     pub(super) fn probe(&self) -> ChannelProbe {
         ChannelProbe(Arc::clone(&self.0))
     }
@@ -207,6 +218,11 @@ impl Drop for Sender {
 }
 
 impl Receiver {
+    /// What waits to be taken.
+    pub(super) fn waiting(&self) -> Vec<StreamElement> {
+        self.0.waiting()
+    }
+
     /// Takes the next element, if there is one.
     pub(super) fn receive(&self) -> Received {
         self.receive_since().0

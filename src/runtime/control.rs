@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::channel::{Signal, lock};
+use super::checkpoint::{self, CheckpointStatus};
 use crate::connector::CancelToken;
 use crate::error::{Error, Phase};
 
@@ -34,12 +35,35 @@ pub struct JobControl {
     pub(super) stops: Stops,
     signals: Arc<[Arc<Signal>]>,
     failure: Arc<Mutex<Option<Error>>>,
+    /// What is asked of its checkpoints, and known of them.
+    pub(super) checkpoints: Arc<checkpoint::Shared>,
+    takes_checkpoints: bool,
 }
 
 impl JobControl {
     /// `signals`: what those sleep on who have to look.
     pub(super) fn new(stops: Stops, signals: Arc<[Arc<Signal>]>) -> Self {
-        Self { stops, signals, failure: Arc::default() }
+        let (failure, checkpoints) = (Arc::default(), Arc::default());
+        Self { stops, signals, failure, checkpoints, takes_checkpoints: false }
+    }
+
+    /// The same of a job with checkpoints.
+    pub(super) fn with_checkpoints(self) -> Self {
+        Self { takes_checkpoints: true, ..self }
+    }
+
+    /// What is known of its checkpoints; `None`: it takes none.
+    pub fn checkpoints(&self) -> Option<CheckpointStatus> {
+        self.takes_checkpoints.then(|| self.checkpoints.status())
+    }
+
+    /// Takes a checkpoint and stops the job behind it, so that another run goes on from there: what was written until then
+    /// is visible. A job without checkpoints is just [stopped](Self::stop).
+    pub fn suspend(&self) {
+        match self.takes_checkpoints {
+            true => self.checkpoints.suspend(),
+            false => self.stop(),
+        }
     }
 
     /// Stops the job; its sinks leave nothing that looks finished. It then fails with "interrupted".

@@ -9,12 +9,15 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::channel::{Received, Receiver, Signal};
+use super::checkpoint::{self, CheckpointOptions, Checkpointer};
 use super::control::{JobControl, Stops};
+use super::cut::JobCut;
+use super::cut::pause::Pause;
 use super::graph::{self, SourceHandle};
 use super::measure::{JobCells, JobSnapshot, LatencyGranularity};
 use super::metrics::{JobSummary, OperatorReport, OperatorSummary, TaskReport};
 use super::source::{SplitReaders, SplitStatus};
-use super::task::all_arrived;
+use super::task::{PausePoint, Task, all_arrived};
 use crate::connector::Connectors;
 use crate::error::Error;
 pub(super) use crate::error::panic_text;
@@ -43,12 +46,16 @@ pub struct JobOptions {
     pub latency_granularity: LatencyGranularity,
     /// Without it operators count and time nothing but their rows: there to see what measuring costs.
     pub measures: bool,
+    /// Its tasks can be cut: sources tell where they leave their splits.
+    pub takes_cuts: bool,
     /// Picks the channels that markers take.
     pub seed: u64,
     /// What sources take the time from: idleness, and how far rows are ahead.
     pub clock: JobClock,
     /// Rows that a channel holds before its sender has to wait, ≥ 1; `None`: some batches.
     pub channel_rows: Option<usize>,
+    /// Checkpoints that are taken of it; `None`: none.
+    pub checkpoints: Option<CheckpointOptions>,
 }
 
 /// The clock of a job. Two are equal if they are one.
@@ -79,9 +86,11 @@ impl Default for JobOptions {
             latency_interval: Duration::from_millis(200),
             latency_granularity: LatencyGranularity::default(),
             measures: true,
+            takes_cuts: false,
             seed: 0,
             clock: JobClock::default(),
             channel_rows: None,
+            checkpoints: None,
         }
     }
 }
@@ -110,20 +119,45 @@ impl Job {
     ) -> Result<RunningJob, Error> {
         let started = Instant::now();
         let stops = Stops::default();
-        let graph = graph::build(plan, connectors, options, &stops)?;
-        graph.readers.into_iter().try_for_each(SplitReaders::start)?;
+        let takes_cuts = options.takes_cuts || options.checkpoints.is_some();
+        let options = &JobOptions { takes_cuts, ..options.clone() };
+        let asked = options.checkpoints.as_ref();
+        let restored = asked.map(|asked| checkpoint::begin(asked, plan, options.parallelism)).transpose()?;
+        let restored = restored.flatten();
+        let cut = restored.as_ref().map(|restored| &restored.cut);
+        let mut graph = graph::build(plan, connectors, options, &stops, cut)?;
         let mut signals: Vec<_> = graph.tasks.iter().map(|task| Arc::clone(&task.signal)).collect();
+        let pause = asked.map(|_| Arc::new(Pause::new(signals.clone(), stops.cancel.clone())));
         signals.extend(graph.result.iter().map(|(_, signal)| Arc::clone(signal)));
-        let control = JobControl::new(stops, signals.into());
+        let mut control = JobControl::new(stops, signals.into());
+        let mut checkpoints = None;
+        if let (Some(asked), Some(pause)) = (asked, &pause) {
+            control = control.with_checkpoints();
+            let restored = restored.as_ref().map(checkpoint::Restored::number);
+            let (clock, pause, control) = (options.clock.clone(), Arc::clone(pause), control.clone());
+            let parallelism = options.parallelism;
+            let taker = Checkpointer::new(asked, plan, parallelism, clock, pause, control, restored)?;
+            graph.tasks.iter_mut().for_each(Task::defer_sink);
+            if restored.is_none() {
+                let elapsed_us = options.clock.0.elapsed_us();
+                let tasks = graph.tasks.iter_mut().map(Task::cut).collect::<Result<_, _>>()?;
+                taker.first(&JobCut { elapsed_us, tasks })?;
+            }
+            checkpoints = Some(Arc::new(taker));
+        }
+        graph.readers.into_iter().try_for_each(SplitReaders::start)?;
+        let taking = checkpoints.clone().map(Checkpointer::start).transpose()?;
         let running = Arc::new(AtomicUsize::new(graph.tasks.len()));
         let reader = graph.result.as_ref().map(|(_, signal)| Arc::clone(signal)).unwrap_or_default();
         let mut tasks = Vec::with_capacity(graph.tasks.len());
-        for task in graph.tasks {
+        for (number, task) in graph.tasks.into_iter().enumerate() {
             let name = task.name.clone();
             let on_failure = control.clone();
+            let point = pause.clone().map(|pause| PausePoint { pause, task: number });
             let (running, at_end) = (Arc::clone(&running), Arc::clone(&reader));
             let handle = std::thread::Builder::new().name(name.clone()).spawn(move || {
-                let run = catch_unwind(AssertUnwindSafe(|| task.run(&on_failure.stops.cancel)));
+                let run =
+                    catch_unwind(AssertUnwindSafe(|| task.run(&on_failure.stops.cancel, point.as_ref())));
                 let result =
                     run.unwrap_or_else(|panic| Err(Error::internal(&name, panic_text(panic.as_ref()))));
                 let report = result.map_err(|error| on_failure.fail(error)).ok();
@@ -140,7 +174,9 @@ impl Job {
             }
         }
         let (sources, cells) = (graph.sources.into(), graph.cells);
-        Ok(RunningJob { tasks, control, result: graph.result, reader, running, sources, cells, started })
+        let checkpoints = checkpoints.zip(taking);
+        let result = graph.result;
+        Ok(RunningJob { tasks, control, result, reader, running, sources, cells, started, checkpoints })
     }
 }
 
@@ -164,6 +200,8 @@ pub struct RunningJob {
     sources: Arc<[SourceHandle]>,
     cells: Arc<JobCells>,
     started: Instant,
+    /// What takes its checkpoints, on a thread of its own.
+    checkpoints: Option<(Arc<Checkpointer>, JoinHandle<()>)>,
 }
 
 impl std::fmt::Debug for SourceHandle {
@@ -261,6 +299,17 @@ impl RunningJob {
                 Err(panic) => self.control.fail(Error::internal(&name, panic_text(panic.as_ref()))),
             }
         }
+        if let Some((checkpoints, taking)) = self.checkpoints.take() {
+            self.control.checkpoints.end();
+            if let Err(panic) = taking.join() {
+                self.control.fail(Error::internal("checkpoint", panic_text(panic.as_ref())));
+            }
+            if self.control.failure().is_none()
+                && let Err(error) = checkpoints.finish()
+            {
+                self.control.fail(error);
+            }
+        }
         self.release_readers();
         match self.control.failure() {
             Some(error) => Err(error),
@@ -282,6 +331,10 @@ impl Drop for RunningJob {
         for task in self.tasks.drain(..) {
             // What it left is of no interest to anybody any more.
             let _ = task.join();
+        }
+        if let Some((_, taking)) = self.checkpoints.take() {
+            self.control.checkpoints.end();
+            let _ = taking.join();
         }
         self.release_readers();
     }

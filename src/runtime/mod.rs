@@ -11,7 +11,9 @@
 //! queue has a bound in rows.
 
 mod channel;
+mod checkpoint;
 mod control;
+mod cut;
 mod diagnose;
 mod exchange;
 mod graph;
@@ -27,6 +29,7 @@ mod task;
 #[cfg(test)]
 mod tests;
 
+pub use checkpoint::{CheckpointOptions, CheckpointStart, CheckpointStatus};
 #[doc(hidden)]
 pub use control::JobControl;
 pub use diagnose::{

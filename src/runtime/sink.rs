@@ -2,8 +2,10 @@
 
 use arrow::array::BooleanArray;
 use arrow::compute::filter_record_batch;
+use serde_json::Value;
 
 use super::channel::{ChannelProbe, Sender};
+use super::cut::SinkCut;
 use crate::connector::Sink;
 use crate::error::Error;
 use crate::stream::{RowKind, RowKinds, StreamBatch, StreamElement};
@@ -19,6 +21,8 @@ pub(super) enum SinkEnd {
         is_dirty: bool,
         /// `finish` or `abort` has been called.
         is_closed: bool,
+        /// It is finished when the last checkpoint is there.
+        is_deferred: bool,
     },
     /// The caller.
     Result(Sender),
@@ -26,7 +30,7 @@ pub(super) enum SinkEnd {
 
 impl SinkEnd {
     pub(super) fn table(sink: Box<dyn Sink>, upsert: bool) -> Self {
-        Self::Table { sink, upsert, is_dirty: false, is_closed: false }
+        Self::Table { sink, upsert, is_dirty: false, is_closed: false, is_deferred: false }
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -78,9 +82,62 @@ impl SinkEnd {
         }
     }
 
+    /// Makes all rows so far safe, for a checkpoint.
+    pub(super) fn prepare(&mut self) -> Result<Option<Value>, Error> {
+        match self {
+            Self::Table { is_closed: true, .. } | Self::Result(_) => Ok(None),
+            Self::Table { sink, .. } => sink.prepare(),
+        }
+    }
+
+    /// Makes visible what was prepared.
+    pub(super) fn commit(&mut self) -> Result<(), Error> {
+        match self {
+            Self::Table { is_closed: true, .. } | Self::Result(_) => Ok(()),
+            Self::Table { sink, .. } => sink.commit(),
+        }
+    }
+
+    /// Rows of a query that its caller has not taken.
+    pub(super) fn waiting(&self) -> Vec<StreamElement> {
+        match self {
+            Self::Table { .. } => Vec::new(),
+            Self::Result(sender) => sender.waiting(),
+        }
+    }
+
+    /// Goes on where another one was cut; a table was opened so.
+    pub(super) fn restore(&mut self, cut: &SinkCut) {
+        match self {
+            Self::Table { .. } => {}
+            Self::Result(sender) => cut.pending.iter().for_each(|element| sender.send(element.clone())),
+        }
+    }
+
+    /// From now on the end of the rows only prepares it: somebody else closes it.
+    pub(super) fn defer(&mut self) {
+        if let Self::Table { is_deferred, .. } = self {
+            *is_deferred = true;
+        }
+    }
+
+    /// Whether it is a table that somebody else closes.
+    pub(super) fn is_deferred(&self) -> bool {
+        matches!(self, Self::Table { is_deferred: true, .. })
+    }
+
+    /// Nothing follows, and all is covered by a checkpoint.
+    pub(super) fn close(&mut self) -> Result<(), Error> {
+        if let Self::Table { is_deferred, .. } = self {
+            *is_deferred = false;
+        }
+        self.finish()
+    }
+
     /// The end of the rows.
     pub(super) fn finish(&mut self) -> Result<(), Error> {
         match self {
+            Self::Table { is_deferred: true, .. } => Ok(()),
             Self::Table { sink, is_closed, .. } => {
                 sink.finish()?;
                 *is_closed = true;

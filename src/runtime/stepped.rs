@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use super::channel::{Received, Receiver};
 use super::control::Stops;
+use super::cut::{JobCut, TaskCut, bytes};
 use super::graph::{self, SourceHandle};
 use super::job::{JobOptions, panic_text, summarise};
 use super::measure::{Activity, JobCells, JobSnapshot};
@@ -59,7 +60,7 @@ impl Schedule {
 /// A task, or what it left when it was over.
 enum Slot {
     Runs(Box<Task>),
-    Over(String, Box<TaskReport>, Option<Watermark>),
+    Over(String, Box<TaskReport>, Option<Watermark>, Box<TaskCut>),
 }
 
 /// A plan whose tasks and readers run in the caller's thread.
@@ -80,6 +81,7 @@ pub struct Stepped {
     failure: Option<Error>,
     started: Instant,
     clock: Arc<dyn Clock>,
+    takes_cuts: bool,
 }
 
 impl Stepped {
@@ -93,10 +95,42 @@ impl Stepped {
         options: &JobOptions,
         schedule: Schedule,
     ) -> Result<Self, Error> {
+        Self::start_or_resume(plan, connectors, options, schedule, None)
+    }
+
+    /// Goes on where an earlier run of the plan was [cut](Self::cut).
+    ///
+    /// # Errors
+    /// Those of [`Stepped::start`]; `K003` if the cut is of another plan.
+    pub fn resume(
+        plan: &StreamPlan,
+        connectors: &Connectors,
+        options: &JobOptions,
+        schedule: Schedule,
+        cut: &[u8],
+    ) -> Result<Self, Error> {
+        Self::start_or_resume(plan, connectors, options, schedule, Some(&bytes::read(cut)?))
+    }
+
+    fn start_or_resume(
+        plan: &StreamPlan,
+        connectors: &Connectors,
+        options: &JobOptions,
+        schedule: Schedule,
+        resumes: Option<&JobCut>,
+    ) -> Result<Self, Error> {
         let stops = Stops::default();
-        let graph = graph::build(plan, connectors, options, &stops)?;
+        let graph = graph::build(plan, connectors, options, &stops, resumes)?;
+        let left = |number: usize| resumes.and_then(|cut| cut.tasks.get(number)).filter(|cut| cut.is_closed);
+        let slot = |(number, task): (usize, Task)| match left(number) {
+            None => Slot::Runs(Box::new(task)),
+            Some(left) => {
+                let (name, report) = (task.name.clone(), Box::new(task.report()));
+                Slot::Over(name, report, task.watermark(), Box::new(left.clone()))
+            }
+        };
         Ok(Self {
-            slots: graph.tasks.into_iter().map(|task| Slot::Runs(Box::new(task))).collect(),
+            slots: graph.tasks.into_iter().enumerate().map(slot).collect(),
             readers: graph.readers,
             result: graph.result.map(|(receiver, _)| receiver),
             rows: Vec::new(),
@@ -108,7 +142,47 @@ impl Stepped {
             failure: None,
             started: Instant::now(),
             clock: Arc::clone(&options.clock.0),
+            takes_cuts: options.takes_cuts,
         })
+    }
+
+    /// All that it keeps now, written as a checkpoint has it. It goes on as if it had not been asked; rows of a
+    /// SELECT that were taken are not part of it.
+    ///
+    /// # Errors
+    /// What an operator or a sink says that can't be part of a checkpoint, and what stopped the job.
+    pub fn cut(&mut self) -> Result<Vec<u8>, Error> {
+        let mut cut = JobCut { elapsed_us: self.clock.elapsed_us(), tasks: Vec::new() };
+        for slot in &mut self.slots {
+            if let Slot::Runs(task) = slot {
+                task.settle()?;
+            }
+        }
+        for slot in &mut self.slots {
+            cut.tasks.push(match slot {
+                Slot::Runs(task) => task.cut()?,
+                Slot::Over(.., left) => left.as_ref().clone(),
+            });
+        }
+        bytes::write(&cut)
+    }
+
+    /// Takes its own place as another process would after a stop: goes on from a [cut](Self::cut), with the rows that
+    /// nobody has taken yet.
+    ///
+    /// # Errors
+    /// Those of [`Stepped::cut`] and [`Stepped::resume`].
+    pub fn restart(
+        &mut self,
+        plan: &StreamPlan,
+        connectors: &Connectors,
+        options: &JobOptions,
+    ) -> Result<(), Error> {
+        let cut = self.cut()?;
+        let next = Self::resume(plan, connectors, options, self.schedule.clone(), &cut)?;
+        let before = std::mem::replace(self, next);
+        (self.rows, self.is_held) = (before.rows, before.is_held);
+        Ok(())
     }
 
     /// Works until nothing makes progress any more: whatever can be read now is read and has gone as
@@ -122,22 +196,29 @@ impl Stepped {
         // took note of it.
         let mut quiet = 0;
         while quiet < 2 {
-            if let Some(failure) = &self.failure {
-                return Err(failure.clone());
-            }
-            match self.round() {
-                Ok(true) => (worked, quiet) = (true, 0),
-                Ok(false) => quiet += 1,
-                Err(error) => {
-                    self.stops.cancel.cancel();
-                    self.failure = Some(error);
-                    // Sinks learn that they don't end well.
-                    self.slots.retain(|slot| matches!(slot, Slot::Over(..)));
-                    self.readers.clear();
-                }
+            match self.turn()? {
+                true => (worked, quiet) = (true, 0),
+                false => quiet += 1,
             }
         }
         Ok(worked)
+    }
+
+    /// One turn or more of everybody. Whether there was anything to do.
+    ///
+    /// # Errors
+    /// What stopped the job, now and whenever it is asked again.
+    pub fn turn(&mut self) -> Result<bool, Error> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        self.round().inspect_err(|error| {
+            self.stops.cancel.cancel();
+            self.failure = Some(error.clone());
+            // Sinks learn that they don't end well.
+            self.slots.retain(|slot| matches!(slot, Slot::Over(..)));
+            self.readers.clear();
+        })
     }
 
     /// Everybody has one turn or more.
@@ -197,7 +278,9 @@ impl Stepped {
             }
             Worked::Over => {
                 task.end();
-                self.slots[slot] = Slot::Over(task.name.clone(), Box::new(task.report()), task.watermark());
+                let left = if self.takes_cuts { task.last_cut()? } else { TaskCut::default() };
+                self.slots[slot] =
+                    Slot::Over(task.name.clone(), Box::new(task.report()), task.watermark(), Box::new(left));
                 Ok(true)
             }
         }
@@ -251,7 +334,7 @@ impl Stepped {
     pub fn check_counts(&self) -> Result<(), Error> {
         let running = self.slots.iter().filter_map(|slot| match slot {
             Slot::Runs(task) => task.unaccounted(),
-            Slot::Over(_, report, _) => {
+            Slot::Over(_, report, ..) => {
                 let wrong = |operator: &&OperatorReport| !operator.counts.account_for(operator.rows_in);
                 let wrong = report.operators.iter().find(wrong);
                 wrong.map(|operator| (operator.name.as_str(), operator.rows_in, operator.counts))
@@ -269,7 +352,7 @@ impl Stepped {
     pub fn summary(&self) -> JobSummary {
         let reports = self.slots.iter().map(|slot| match slot {
             Slot::Runs(task) => (task.name.clone(), task.report()),
-            Slot::Over(name, report, _) => (name.clone(), report.as_ref().clone()),
+            Slot::Over(name, report, ..) => (name.clone(), report.as_ref().clone()),
         });
         summarise(&self.sources, reports.collect(), self.started.elapsed())
     }
@@ -322,7 +405,7 @@ impl Stepped {
     pub fn watermark(&self) -> Option<Watermark> {
         let watermarks = self.slots.iter().filter_map(|slot| match slot {
             Slot::Runs(task) => task.ends_in_sink().then(|| task.watermark()),
-            Slot::Over(_, report, watermark) => report.arrived.is_some().then_some(*watermark),
+            Slot::Over(_, report, watermark, _) => report.arrived.is_some().then_some(*watermark),
         });
         watermarks.min().flatten()
     }
@@ -332,7 +415,7 @@ impl Stepped {
         let reader = format!("source {table}");
         self.slots.iter().find_map(|slot| match slot {
             Slot::Runs(task) => (task.name == reader).then(|| task.watermark()),
-            Slot::Over(name, _, watermark) => (*name == reader).then_some(*watermark),
+            Slot::Over(name, _, watermark, _) => (*name == reader).then_some(*watermark),
         })
     }
 }

@@ -5,15 +5,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::channel::{ChannelProbe, Received, Receiver, Sender, Signal};
+use super::cut::pause::Pause;
+use super::cut::{LinkCut, MergeCut, SinkCut, TaskCut};
 use super::exchange::Outputs;
 use super::measure::{Activity, LatencyRecorder, MarkerClock, TaskCells};
 use super::merge::{Inputs, Merge, Merged, Polled};
 use super::meter::Meter;
 use super::metrics::{OperatorReport, TaskReport};
 use super::sink::SinkEnd;
+use super::source::SplitMark;
 use crate::connector::CancelToken;
-use crate::error::Error;
-use crate::operator::{Operator, Output, RowCounts};
+use crate::error::{Error, code};
+use crate::operator::{Operator, Output, RowCounts, StateReader, StateWriter};
+use crate::plan::NodeId;
 use crate::stream::{Clock, LatencyMarker, StreamBatch, StreamElement, Watermark};
 
 /// Longest sleep between two looks at whether the job was cancelled.
@@ -66,6 +70,12 @@ impl Link {
 pub(super) enum End {
     Outputs(Outputs),
     Sink(SinkEnd, Box<OperatorReport>, Box<Meter>),
+}
+
+/// Where a task takes part in checkpoints, and as which one.
+pub(super) struct PausePoint {
+    pub(super) pause: Arc<Pause>,
+    pub(super) task: usize,
 }
 
 /// What a piece of work came to.
@@ -155,6 +165,8 @@ pub(super) struct Task {
     pub(super) cells: Arc<TaskCells>,
     /// The place of its input in the chain: a source, or before the first operator.
     pub(super) intake: Meter,
+    /// The node of the table that it reads.
+    pub(super) source: Option<NodeId>,
     /// Its input is a table, not other tasks: its watermarks are those that the rows gave.
     pub(super) reads_table: bool,
     pub(super) flush_interval_us: i64,
@@ -187,20 +199,68 @@ impl TaskProgress {
 
 impl Task {
     /// Runs to the end of the input, to the end of interest in the output, or until cancelled.
-    pub(super) fn run(mut self, cancel: &CancelToken) -> Result<TaskReport, Error> {
-        let ended = self.work(cancel);
+    pub(super) fn run(
+        mut self,
+        cancel: &CancelToken,
+        pause: Option<&PausePoint>,
+    ) -> Result<TaskReport, Error> {
+        let ended = self.work(cancel, pause);
         self.end();
-        ended.map(|()| self.report())
+        let report = ended.map(|()| self.report())?;
+        if let Some(point) = pause {
+            let cut = self.last_cut();
+            point.pause.leave(point.task, cut, self.take_sink());
+        }
+        Ok(report)
     }
 
-    fn work(&mut self, cancel: &CancelToken) -> Result<(), Error> {
+    fn work(&mut self, cancel: &CancelToken, pause: Option<&PausePoint>) -> Result<(), Error> {
         loop {
+            if let Some(point) = pause.filter(|point| point.pause.is_wanted()) {
+                self.take_part(point)?;
+            }
             match self.step(cancel)? {
                 Worked::Done => {}
                 Worked::Full => self.sleep(Activity::BackPressured, LONGEST_SLEEP),
                 Worked::Waiting => self.sleep(Activity::Idle, self.longest_nap()),
                 Worked::Over => return Ok(()),
             }
+        }
+    }
+
+    /// Does what a checkpoint wants of it.
+    fn take_part(&mut self, PausePoint { pause, task }: &PausePoint) -> Result<(), Error> {
+        if pause.is_to_commit(*task) {
+            if let End::Sink(sink, ..) = &mut self.end {
+                sink.commit()?;
+            }
+            pause.committed(*task);
+        }
+        if pause.gathers() {
+            self.settle()?;
+            self.cells.clock.turn_to(Activity::Idle);
+            pause.take_part(*task, || self.cut());
+        }
+        Ok(())
+    }
+
+    /// From now on the end of the rows only prepares the sink of a table.
+    pub(super) fn defer_sink(&mut self) {
+        if let End::Sink(sink, ..) = &mut self.end {
+            sink.defer();
+        }
+    }
+
+    /// The sink of a table, if somebody else closes it.
+    fn take_sink(&mut self) -> Option<SinkEnd> {
+        match &mut self.end {
+            End::Sink(sink, ..) if sink.is_deferred() => {
+                match std::mem::replace(&mut self.end, End::Outputs(Outputs::none())) {
+                    End::Sink(sink, ..) => Some(sink),
+                    End::Outputs(_) => None,
+                }
+            }
+            End::Sink(..) | End::Outputs(_) => None,
         }
     }
 
@@ -218,6 +278,11 @@ impl Task {
         if self.fire_timers()? {
             return Ok(Worked::Done);
         }
+        self.work_on()
+    }
+
+    /// Takes an element of its input.
+    fn work_on(&mut self) -> Result<Worked, Error> {
         match self.input.next()? {
             Merged::Element(element) => self.take(element)?,
             Merged::Second(batch) => {
@@ -276,6 +341,102 @@ impl Task {
     fn note_wait(&mut self, batch: &StreamBatch) {
         let since = self.input.waited_since().unwrap_or(batch.arrived);
         self.intake.waited(since, batch.num_rows() as u64);
+    }
+
+    /// Finishes the piece of work that it is in the middle of, so that it can be cut: what it gives is handed on
+    /// though those who take it may not keep up.
+    pub(super) fn settle(&mut self) -> Result<(), Error> {
+        while !self.progress.ended && !self.input.is_settled() {
+            self.work_on()?;
+        }
+        Ok(())
+    }
+
+    /// All that it keeps, while it is settled.
+    pub(super) fn cut(&mut self) -> Result<TaskCut, Error> {
+        let is_over = self.progress.ended;
+        let links = self.chain.iter_mut().map(|link| {
+            let mut state = StateWriter::default();
+            if !is_over {
+                link.operator.snapshot(&mut state)?;
+            }
+            Ok(LinkCut {
+                node: link.report.node,
+                name: link.report.name.clone(),
+                rows_in: link.report.rows_in,
+                rows_out: link.report.rows_out,
+                counts: link.output.counts,
+                state: state.finish(),
+            })
+        });
+        Ok(TaskCut {
+            name: self.name.clone(),
+            is_over,
+            is_closed: self.progress.is_closed,
+            watermark: self.progress.watermark.map(|watermark| watermark.0),
+            merge: if is_over { MergeCut::default() } else { self.input.cut() },
+            links: links.collect::<Result<_, Error>>()?,
+            sink: match &mut self.end {
+                End::Outputs(_) => None,
+                End::Sink(sink, report, _) => Some(SinkCut {
+                    node: report.node,
+                    rows: report.rows_in,
+                    prepared: sink.prepare()?,
+                    pending: sink.waiting(),
+                }),
+            },
+            source: self.source,
+            splits: self.input.marks(),
+        })
+    }
+
+    /// The same of a task that is over: only its sink has something that counts.
+    pub(super) fn last_cut(&mut self) -> Result<TaskCut, Error> {
+        self.progress.ended = true;
+        self.cut()
+    }
+
+    /// Goes on where another task like it was cut. `shift_us`: how much later the job's clock shows a moment now.
+    pub(super) fn restore(&mut self, cut: &TaskCut, shift_us: i64) -> Result<(), Error> {
+        let misfit = |what: String| {
+            Error::run(code::FOREIGN_CHECKPOINT, format!("the checkpoint is of another query: {what}"))
+                .hint("Run the query that it is of, or begin anew with another folder for checkpoints.")
+        };
+        if self.chain.len() != cut.links.len() {
+            return Err(misfit(format!("task \"{}\" has other operators", self.name)));
+        }
+        let is_over = cut.is_over;
+        for (link, cut) in self.chain.iter_mut().zip(&cut.links) {
+            if (link.report.node, link.report.name.as_str()) != (cut.node, cut.name.as_str()) {
+                let (now, before) = (&link.report.name, &cut.name);
+                return Err(misfit(format!("operator \"{now}\" stands where \"{before}\" stood")));
+            }
+            (link.report.rows_in, link.report.rows_out) = (cut.rows_in, cut.rows_out);
+            let mut counts = RowCounts { held: 0, ..cut.counts };
+            if is_over {
+                link.output.counts = cut.counts;
+                continue;
+            }
+            link.operator
+                .restore(&mut StateReader::same(cut.state.clone(), shift_us), &mut counts)
+                .map_err(|error| error.context(format_args!("operator \"{}\"", cut.name)))?;
+            link.output.counts = counts;
+            link.meter.counts(&counts);
+        }
+        if let (End::Sink(sink, report, _), Some(cut)) = (&mut self.end, &cut.sink) {
+            (report.rows_in, report.rows_out, report.counts.used) = (cut.rows, cut.rows, cut.rows);
+            sink.restore(cut);
+        }
+        self.progress.watermark = cut.watermark.map(Watermark);
+        self.progress.ended = cut.is_over;
+        self.progress.is_closed = cut.is_closed;
+        if !is_over {
+            self.input.restore(&cut.merge);
+        }
+        if cut.is_over || cut.merge.is_ended {
+            self.timers = None;
+        }
+        Ok(())
     }
 
     fn close(&mut self, cancel: &CancelToken) {
@@ -538,6 +699,10 @@ impl Inputs for ChannelInputs {
         self.since
     }
 
+    fn pending(&self, input: usize) -> Vec<StreamElement> {
+        self.receivers.get(input).map_or_else(Vec::new, Receiver::waiting)
+    }
+
     fn poll(&mut self, input: usize) -> Result<Polled, Error> {
         let (received, since) = self.receivers[input].receive_since();
         self.since = since;
@@ -564,6 +729,18 @@ impl Inputs for Box<dyn Inputs> {
 
     fn refresh(&mut self) -> Result<(), Error> {
         self.as_mut().refresh()
+    }
+
+    fn pending(&self, input: usize) -> Vec<StreamElement> {
+        self.as_ref().pending(input)
+    }
+
+    fn marks(&self) -> Vec<SplitMark> {
+        self.as_ref().marks()
+    }
+
+    fn give_up(&mut self) {
+        self.as_mut().give_up();
     }
 
     fn may_grow(&self) -> bool {

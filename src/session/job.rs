@@ -10,7 +10,7 @@ use arrow::datatypes::SchemaRef;
 use super::Origin;
 use crate::error::{Error, Phase};
 use crate::plan::{Operation, SinkTarget, StreamPlan};
-use crate::runtime::{JobControl, JobSnapshot, JobSummary, Monitor, RunningJob};
+use crate::runtime::{CheckpointStatus, JobControl, JobSnapshot, JobSummary, Monitor, RunningJob};
 use crate::stream::StreamBatch;
 
 /// A job of a session: the `INSERT` or the statement set of [`super::Outcome::Insert`], which runs on threads of
@@ -200,6 +200,24 @@ impl JobHandle {
     /// What a sender has sent and no source has read yet is not part of it.
     pub fn drain(&self) {
         self.0.control.drain();
+    }
+
+    /// Takes a checkpoint and stops behind it, so that another run goes on from there; what was written until then is
+    /// visible. A job without checkpoints is just [stopped](Self::stop). Does not wait.
+    pub fn suspend(&self) {
+        if self.ending().is_none() {
+            self.0.control.suspend();
+        }
+    }
+
+    /// What is known of its checkpoints; `None`: it takes none.
+    pub fn checkpoints(&self) -> Option<CheckpointStatus> {
+        self.0.control.checkpoints()
+    }
+
+    /// Whether it was stopped behind a checkpoint.
+    pub fn is_suspended(&self) -> bool {
+        self.checkpoints().is_some_and(|status| status.is_suspended)
     }
 
     /// Whether it was told to drain.

@@ -151,6 +151,11 @@ pub struct JobStatus {
 }
 
 impl Jobs {
+    /// How many were started.
+    pub(super) fn started(&self) -> u64 {
+        self.content().started
+    }
+
     fn content(&self) -> MutexGuard<'_, Content> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -3,6 +3,7 @@
 //! Invariant: nothing here prints or knows a terminal; what a statement gives is an [`Outcome`].
 
 mod analyze;
+mod checkpoints;
 mod describe;
 mod job;
 mod jobs;
@@ -29,7 +30,7 @@ use crate::connector::Connectors;
 use crate::connector::stream::Streams;
 use crate::error::{Error, Place, SourceText, Span, code};
 use crate::plan::{Lint, Planner, StreamPlan};
-use crate::runtime::{Job, JobClock, JobOptions, RunningJob};
+use crate::runtime::{CheckpointStart, Job, JobClock, JobOptions, RunningJob};
 use crate::sql::{self, CreateTable, CreateView, Drop, Explain, Show, SpannedStatement, Statement};
 use crate::stream::{Clock, micros};
 
@@ -97,6 +98,8 @@ pub struct Session {
     streams: Streams,
     /// The functions that it has brought along.
     functions: Functions,
+    /// From where jobs begin that have checkpoints.
+    checkpoint_start: CheckpointStart,
 }
 
 impl Default for Session {
@@ -130,6 +133,7 @@ impl Session {
             system,
             streams,
             functions: Functions::default(),
+            checkpoint_start: CheckpointStart::Anew,
         };
         session.settings_changed();
         session
@@ -421,7 +425,8 @@ impl Session {
 
     /// Starts a plan as a job of the session.
     fn start(&mut self, plan: StreamPlan, text: &str) -> Result<(RunningJob, JobHandle), Error> {
-        let running = Job::start(&plan, &self.connectors, &self.job_options())?;
+        let options = JobOptions { checkpoints: self.checkpoints(text)?, ..self.job_options() };
+        let running = Job::start(&plan, &self.connectors, &options)?;
         self.add_side_tables(&plan)?;
         let job = self.jobs.0.add(&running, plan, text, self.settings.pipeline_name());
         Ok((running, job))

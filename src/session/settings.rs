@@ -1,6 +1,7 @@
 //! The settings of a session: names, types, defaults, aliases.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use chrono_tz::Tz;
@@ -46,6 +47,9 @@ const WATERMARK_INTERVAL: &str = "pipeline.auto-watermark-interval";
 const PIPELINE_NAME: &str = "pipeline.name";
 const LATENCY_INTERVAL: &str = "metrics.latency.interval";
 const STATE_TTL: &str = "state.ttl";
+const CHECKPOINT_DIR: &str = "execution.checkpoint.dir";
+const CHECKPOINT_INTERVAL: &str = "execution.checkpoint.interval";
+const CHECKPOINTS_RETAINED: &str = "execution.checkpoint.retained";
 const LATENCY_GRANULARITY: &str = "metrics.latency.granularity";
 
 /// All settings, by name.
@@ -63,6 +67,27 @@ const ALL: &[SettingInfo] = &[
         default: "100 ms",
         about: "How long a source waits before it sends a batch that is not full.",
         kind: Kind::Duration { least: Duration::ZERO },
+    },
+    SettingInfo {
+        key: CHECKPOINT_DIR,
+        aliases: &["execution.checkpointing.dir", "state.checkpoints.dir"],
+        default: "",
+        about: "The folder for checkpoints, from which a run that was stopped goes on; empty: none are taken.",
+        kind: Kind::Text,
+    },
+    SettingInfo {
+        key: CHECKPOINT_INTERVAL,
+        aliases: &["execution.checkpointing.interval"],
+        default: "10 s",
+        about: "Time from one checkpoint to the next.",
+        kind: Kind::Duration { least: Duration::from_millis(10) },
+    },
+    SettingInfo {
+        key: CHECKPOINTS_RETAINED,
+        aliases: &["execution.checkpointing.num-retained", "state.checkpoints.num-retained"],
+        default: "3",
+        about: "How many checkpoints of a job are kept.",
+        kind: Kind::Count { least: 1, most: 1_000 },
     },
     SettingInfo {
         key: PARALLELISM,
@@ -226,6 +251,21 @@ impl Settings {
     /// How long state of keys without a window is kept; zero: always.
     pub fn state_ttl(&self) -> Duration {
         self.duration(STATE_TTL)
+    }
+
+    /// The folder for checkpoints; `None`: none are taken.
+    pub fn checkpoint_dir(&self) -> Option<PathBuf> {
+        Some(self.text_of(CHECKPOINT_DIR)).filter(|dir| !dir.is_empty()).map(PathBuf::from)
+    }
+
+    /// Time from one checkpoint to the next.
+    pub fn checkpoint_interval(&self) -> Duration {
+        self.duration(CHECKPOINT_INTERVAL)
+    }
+
+    /// How many checkpoints of a job are kept, ≥ 1.
+    pub fn checkpoints_retained(&self) -> usize {
+        self.count(CHECKPOINTS_RETAINED)
     }
 
     /// Most rows of a side table that `LATE ROWS INTO` makes.

@@ -4,6 +4,7 @@ use arrow::datatypes::SchemaRef;
 
 use super::job::inserted_tables;
 use super::{Origin, Session};
+use crate::connector::Connectors;
 use crate::error::Error;
 use crate::plan::StreamPlan;
 use crate::runtime::{JobOptions, JobSummary, Schedule, SplitStatus, Stepped};
@@ -18,6 +19,8 @@ pub struct SteppedHandle {
     tables: Vec<String>,
     warnings: Vec<String>,
     origin: Origin,
+    /// What it is started with again.
+    again: (StreamPlan, Connectors, JobOptions),
 }
 
 impl Session {
@@ -55,6 +58,7 @@ impl Session {
         let options = JobOptions {
             channel_rows: Some(1),
             latency_interval: std::time::Duration::ZERO,
+            takes_cuts: true,
             ..self.job_options()
         };
         let tables = inserted_tables(plan);
@@ -67,6 +71,7 @@ impl Session {
             tables,
             warnings: plan.warnings.clone(),
             origin: origin.clone(),
+            again: (plan.clone(), self.connectors.clone(), options),
         })
     }
 }
@@ -98,6 +103,22 @@ impl SteppedHandle {
     /// What made it fail.
     pub fn settle(&mut self) -> Result<bool, Error> {
         self.job.settle().map_err(|error| self.origin.mark(error))
+    }
+
+    /// Some turns of work, then everything anew in the place where that came to, as after a stop; see
+    /// [`Stepped::restart`].
+    ///
+    /// # Errors
+    /// What made it fail, or that it can't be cut.
+    pub fn restart(&mut self, turns: usize) -> Result<(), Error> {
+        let (plan, connectors, options) = &self.again;
+        let mut restart = || {
+            for _ in 0..turns {
+                self.job.turn()?;
+            }
+            self.job.restart(plan, connectors, options)
+        };
+        restart().map_err(|error| self.origin.mark(error))
     }
 
     /// See [`Stepped::next_due_us`].

@@ -28,6 +28,7 @@ mod parquet_split;
 mod parquet_statistics;
 #[cfg(test)]
 mod parquet_tests;
+mod parts;
 #[cfg(test)]
 mod pipe_tests;
 mod placement;
@@ -40,10 +41,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use serde_json::Value;
 
 use self::listing::{FoundFile, find_files, is_glob, local_path};
 use self::placement::Placement;
 pub(super) use self::placement::unwritable;
+use self::text_sink::TextSink;
 use super::assembly::{SplitFacts, file_metadata};
 use super::format::options::kind_of;
 use super::format::{FormatOptions, InferredColumns, Kind, TextFormat, csv_columns, json_columns};
@@ -197,6 +200,22 @@ impl Connector for Filesystem {
     }
 
     fn sink(&self, table: &Table, schema: SchemaRef) -> Result<Box<dyn Sink>, Error> {
+        open_sink(table, schema, None)
+    }
+
+    fn resume_sink(
+        &self,
+        table: &Table,
+        schema: SchemaRef,
+        prepared: &Value,
+    ) -> Result<Box<dyn Sink>, Error> {
+        open_sink(table, schema, Some(prepared))
+    }
+}
+
+/// The sink of a table; `prepared`: in the place of one that told this.
+fn open_sink(table: &Table, schema: SchemaRef, prepared: Option<&Value>) -> Result<Box<dyn Sink>, Error> {
+    {
         let settings = Settings::read(&table.options)?;
         let path = local_path(&settings.path);
         let extension = match settings.compression.for_writing(path) {
@@ -204,12 +223,19 @@ impl Connector for Filesystem {
             Compression::Zstd => format!("{}.zst", settings.format.kind.name()),
             _ => settings.format.kind.name().to_owned(),
         };
-        let placement = Placement::open(path, &extension, settings.overwrite)?;
+        let placement = match prepared {
+            None => Placement::open(path, &extension, settings.overwrite)?,
+            Some(prepared) => Placement::resume(path, &extension, settings.overwrite, prepared)?,
+        };
         if settings.format.kind == Kind::Parquet {
             return Ok(Box::new(parquet_sink::ParquetSink::new(placement, schema)?));
         }
         let compression = settings.compression.for_writing(path);
-        Ok(Box::new(text_sink::TextSink::new(placement, &settings.format, compression, &schema)?))
+        let format = &settings.format;
+        Ok(Box::new(match prepared {
+            None => TextSink::new(placement, format, compression, &schema)?,
+            Some(prepared) => TextSink::resumed(placement, format, compression, &schema, prepared)?,
+        }))
     }
 }
 

@@ -10,6 +10,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
+use serde_json::Value;
 
 use super::placement::{Placement, unwritable};
 use crate::connector::Sink;
@@ -33,16 +34,35 @@ impl ParquetSink {
             )
             .hint("Use format 'json' or 'csv' for pipes."));
         }
-        let file = placement.file()?;
+        let mut sink = Self { placement, schema, writer: None, rows: 0 };
+        if sink.placement.is_begun() {
+            sink.begin()?;
+        }
+        Ok(sink)
+    }
+
+    /// Begins a file.
+    fn begin(&mut self) -> Result<(), Error> {
+        let file = self.placement.file()?;
         let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
-        let writer = ArrowWriter::try_new(file, schema.clone(), Some(properties))
-            .map_err(|error| failed(placement.shown(), error))?;
-        Ok(Self { placement, schema, writer: Some(writer), rows: 0 })
+        let writer = ArrowWriter::try_new(file, self.schema.clone(), Some(properties));
+        self.writer = Some(writer.map_err(|error| failed(self.placement.shown(), error))?);
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), Error> {
+        match self.writer.take() {
+            Some(writer) => writer.close().map(drop).map_err(|error| failed(self.placement.shown(), error)),
+            None => Ok(()),
+        }
     }
 }
 
 impl Sink for ParquetSink {
     fn write(&mut self, batch: &StreamBatch) -> Result<(), Error> {
+        if self.writer.is_none() && self.placement.has_parts() {
+            self.begin()?;
+        }
         self.rows += batch.num_rows() as u64;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let rows =
@@ -61,10 +81,30 @@ impl Sink for ParquetSink {
     }
 
     fn finish(&mut self) -> Result<(), Error> {
-        if let Some(writer) = self.writer.take() {
-            writer.close().map_err(|error| failed(self.placement.shown(), error))?;
-        }
+        self.close()?;
         self.placement.commit(self.rows == 0)
+    }
+
+    fn prepare(&mut self) -> Result<Option<Value>, Error> {
+        if !self.placement.has_parts() {
+            let message = format!(
+                "the one Parquet file \"{}\" can't be part of a checkpoint: it is whole only at its end",
+                self.placement.shown()
+            );
+            return Err(Error::plan(code::NOT_SUPPORTED, message).hint(
+                "Use the path of a folder, which gets a part with each checkpoint, or format 'json'.",
+            ));
+        }
+        if self.rows > 0 {
+            self.close()?;
+        }
+        let prepared = self.placement.prepare(self.rows == 0)?;
+        self.rows = 0;
+        Ok(prepared)
+    }
+
+    fn commit(&mut self) -> Result<(), Error> {
+        self.placement.commit_parts()
     }
 
     fn abort(&mut self) {

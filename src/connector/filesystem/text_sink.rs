@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use arrow::datatypes::Schema;
 use flate2::write::GzEncoder;
+use serde_json::Value;
 
 use super::placement::{Placement, unwritable};
 use crate::connector::Sink;
@@ -73,14 +74,36 @@ impl TextSink {
         compression: Compression,
         schema: &Schema,
     ) -> Result<Self, Error> {
-        let mut encoder = Encoder::new(format, schema)?;
-        let mut buffer = Vec::new();
-        encoder.start(&mut buffer);
+        let (encoder, buffer) = (Encoder::new(format, schema)?, Vec::new());
         let mut sink = Self { placement, encoder, compression, out: Out::Unopened, buffer, rows: 0 };
         if !sink.placement.is_stream() {
             sink.open()?;
         }
+        sink.begin();
         Ok(sink)
+    }
+
+    /// The same in the place of one that was prepared.
+    pub(super) fn resumed(
+        placement: Placement,
+        format: &FormatOptions,
+        compression: Compression,
+        schema: &Schema,
+        prepared: &Value,
+    ) -> Result<Self, Error> {
+        let (encoder, buffer) = (Encoder::new(format, schema)?, Vec::new());
+        let mut sink = Self { placement, encoder, compression, out: Out::Unopened, buffer, rows: 0 };
+        sink.rows = prepared.get("rows").and_then(Value::as_u64).unwrap_or(0);
+        let is_new = sink.placement.has_parts() || prepared.get("length").and_then(Value::as_u64) == Some(0);
+        if is_new {
+            sink.begin();
+        }
+        Ok(sink)
+    }
+
+    /// What stands before the rows of a file.
+    fn begin(&mut self) {
+        self.encoder.start(&mut self.buffer);
     }
 
     fn open(&mut self) -> Result<(), Error> {
@@ -94,9 +117,20 @@ impl TextSink {
         Ok(())
     }
 
+    /// Writes all that is held back: what follows would be compressed by itself.
+    fn close(&mut self) -> Result<(), Error> {
+        self.drain()?;
+        self.out.finish().map_err(|error| unwritable(self.placement.shown(), &error))?;
+        self.out = Out::Unopened;
+        Ok(())
+    }
+
     fn drain(&mut self) -> Result<(), Error> {
-        if matches!(self.out, Out::Unopened) {
+        if matches!(self.out, Out::Unopened) && (self.placement.is_stream() || !self.buffer.is_empty()) {
             self.open()?;
+        }
+        if self.buffer.is_empty() {
+            return Ok(());
         }
         let result = self.out.write_all(&self.buffer);
         self.buffer.clear();
@@ -123,9 +157,39 @@ impl Sink for TextSink {
     }
 
     fn finish(&mut self) -> Result<(), Error> {
-        self.drain()?;
-        self.out.finish().map_err(|error| unwritable(self.placement.shown(), &error))?;
+        if self.placement.is_closed() {
+            return Ok(());
+        }
+        // Of a folder the next part may not have been begun.
+        if !self.placement.has_parts() || self.rows > 0 || self.placement.is_begun() {
+            self.close()?;
+        }
         self.placement.commit(self.rows == 0)
+    }
+
+    fn prepare(&mut self) -> Result<Option<Value>, Error> {
+        if self.placement.is_stream() {
+            self.flush()?;
+            return Ok(None);
+        }
+        let has_parts = self.placement.has_parts();
+        if !has_parts && !self.placement.is_closed() || self.rows > 0 {
+            self.close()?;
+        }
+        let mut prepared = self.placement.prepare(self.rows == 0)?;
+        if has_parts {
+            if self.rows > 0 {
+                self.begin();
+            }
+            self.rows = 0;
+        } else if let Some(prepared) = &mut prepared {
+            prepared["rows"] = self.rows.into();
+        }
+        Ok(prepared)
+    }
+
+    fn commit(&mut self) -> Result<(), Error> {
+        self.placement.commit_parts()
     }
 
     fn abort(&mut self) {

@@ -4,21 +4,23 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{Array, BooleanArray};
+use arrow::array::{Array, ArrayRef, BooleanArray};
+use arrow::buffer::NullBuffer;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 
+use super::SIDES;
 use super::padding::side_by_side;
 use super::waiting::{Waiting, WaitingRow};
 use crate::error::Error;
 use crate::operator::evaluate::evaluate_condition;
 use crate::operator::in_time::in_time;
-use crate::operator::keys::{KeyFormat, KeyNumbers};
+use crate::operator::keys::{KeyFormat, KeyNumbers, KeyRows};
 use crate::operator::late::LateRows;
 use crate::operator::store::RowStore;
-use crate::operator::{BATCH_ROWS, Operator, Output, StateSize};
+use crate::operator::{BATCH_ROWS, Operator, Output, RowCounts, StateReader, StateSize, StateWriter};
 use crate::plan::{ExprRef, IntervalJoinNode, JoinKind};
-use crate::stream::{RunningWatermark, StreamBatch, Watermark};
+use crate::stream::{RunningWatermark, StreamBatch, Watermark, event_times};
 
 /// Joins rows as the watermark passes them, in the order of their times.
 ///
@@ -123,23 +125,13 @@ impl IntervalJoin {
             return Err(Error::internal("IntervalJoin", "the input is no stream of inserts"));
         }
         let side = &mut self.sides[input];
-        let keys = side.keys.rows(&batch.rows)?;
-        let key_nulls: Vec<_> = match self.null_is_equal {
-            true => Vec::new(),
-            false => {
-                side.key_columns.iter().filter_map(|key| batch.rows.column(*key).logical_nulls()).collect()
-            }
-        };
+        let keys = side.keys(&batch.rows, self.null_is_equal)?;
         let (numbers, groups) = (&mut self.numbers, &mut self.groups);
         let place = |row, time| {
-            if key_nulls.iter().any(|nulls| nulls.is_null(row)) {
-                return Some((time, ALONE));
+            let group = keys.group(row, numbers, groups);
+            if group != ALONE {
+                groups[group as usize].waiting += 1;
             }
-            let group = numbers.number(&keys, row);
-            if groups.len() <= group as usize {
-                groups.resize_with(numbers.bound(), Group::default);
-            }
-            groups[group as usize].waiting += 1;
             Some((time, group))
         };
         let late = self.late.as_ref().map(|late| &late[input]);
@@ -183,13 +175,18 @@ impl IntervalJoin {
         }
     }
 
+    /// The last time of the other input's rows that one of this time joins.
+    fn until(&self, input: usize, time: i64) -> i64 {
+        match input {
+            0 => self.upper_us.map_or(i64::MAX, |upper| time.saturating_add(upper)),
+            _ => self.lower_us.map_or(i64::MAX, |lower| time.saturating_sub(lower)),
+        }
+    }
+
     /// The watermark passes a row: it is joined with those before it.
     fn pass(&mut self, row: WaitingRow, out: &mut Output) -> Result<(), Error> {
         let (input, WaitingRow { time, slot, group, .. }) = (row.input(), row);
-        let until = match input {
-            0 => self.upper_us.map_or(i64::MAX, |upper| time.saturating_add(upper)),
-            _ => self.lower_us.map_or(i64::MAX, |lower| time.saturating_sub(lower)),
-        };
+        let until = self.until(input, time);
         self.sides[input].passed.push_back((until.max(time), slot, group));
         if group == ALONE {
             return Ok(());
@@ -299,6 +296,68 @@ impl IntervalJoin {
         let met: BooleanArray = evaluate_condition(condition, &pairs)?;
         Ok(met.values().iter().collect())
     }
+
+    /// Takes up the rows of an input.
+    fn restore_side(&mut self, input: usize, state: &StateReader, name: &str) -> Result<(), Error> {
+        let side = &mut self.sides[input];
+        let Some(taken_up) = side.store.restore(state, name)? else { return Ok(()) };
+        let [met, is_passed] = taken_up.flags()?;
+        let keys = side.keys(&taken_up.rows, self.null_is_equal)?;
+        let (times, _) = event_times(taken_up.rows.column(side.time))?;
+        side.met = met.values().iter().collect();
+        let (mut passed, mut waiting) = (Vec::new(), Vec::new());
+        for (row, time) in times.iter().copied().enumerate() {
+            let group = keys.group(row, &mut self.numbers, &mut self.groups);
+            let row = (time, row as u32, group);
+            if is_passed.value(row.1 as usize) {
+                passed.push(row);
+                continue;
+            }
+            waiting.push(row);
+            if group != ALONE {
+                self.groups[group as usize].waiting += 1;
+            }
+        }
+        // Those of several subtasks are in the order of their times each.
+        passed.sort_by_key(|row| row.0);
+        for (time, slot, group) in passed {
+            let until = self.until(input, time).max(time);
+            self.sides[input].passed.push_back((until, slot, group));
+            if group != ALONE {
+                self.groups[group as usize].rows[input].push_back((time, slot));
+            }
+        }
+        self.waiting.add(input, waiting.into_iter());
+        Ok(())
+    }
+}
+
+impl Side {
+    fn keys(&self, rows: &RecordBatch, null_is_equal: bool) -> Result<SideKeys, Error> {
+        let nulls = self.key_columns.iter().filter(|_| !null_is_equal);
+        let nulls = nulls.filter_map(|key| rows.column(*key).logical_nulls()).collect();
+        Ok(SideKeys { rows: self.keys.rows(rows)?, nulls })
+    }
+}
+
+/// The keys of the rows of a batch, and where they are equal to none.
+struct SideKeys {
+    rows: KeyRows,
+    nulls: Vec<NullBuffer>,
+}
+
+impl SideKeys {
+    #[inline]
+    fn group(&self, row: usize, numbers: &mut KeyNumbers, groups: &mut Vec<Group>) -> u32 {
+        if self.nulls.iter().any(|nulls| nulls.is_null(row)) {
+            return ALONE;
+        }
+        let group = numbers.number(&self.rows, row);
+        if groups.len() <= group as usize {
+            groups.resize_with(numbers.bound(), Group::default);
+        }
+        group
+    }
 }
 
 impl Operator for IntervalJoin {
@@ -324,6 +383,35 @@ impl Operator for IntervalJoin {
         if delayed.0 > self.given {
             self.given = delayed.0;
             out.watermark(delayed);
+        }
+        Ok(())
+    }
+
+    fn snapshot(&mut self, state: &mut StateWriter) -> Result<(), Error> {
+        state.number("watermark", self.watermark);
+        state.number("given", self.given);
+        for (input, (side, name)) in self.sides.iter().zip(SIDES).enumerate() {
+            // In the order of their times: those that the watermark has passed, then those that it has not.
+            let mut slots: Vec<u32> = side.passed.iter().map(|(_, slot, _)| *slot).collect();
+            slots.extend(self.waiting.slots(input));
+            let met: BooleanArray = slots.iter().map(|slot| Some(side.met[*slot as usize])).collect();
+            let is_passed: BooleanArray =
+                (0..slots.len()).map(|place| Some(place < side.passed.len())).collect();
+            let more: Vec<ArrayRef> = vec![Arc::new(met), Arc::new(is_passed)];
+            side.store.snapshot(state, name, &side.key_columns, slots, more)?;
+        }
+        Ok(())
+    }
+
+    fn restore(&mut self, state: &mut StateReader, counts: &mut RowCounts) -> Result<(), Error> {
+        self.watermark = state.lowest("watermark").unwrap_or(i64::MIN);
+        self.given = state.lowest("given").unwrap_or(i64::MIN);
+        for (input, name) in SIDES.into_iter().enumerate() {
+            self.restore_side(input, state, name)?;
+        }
+        counts.held = self.sides.iter().map(|side| side.store.len() as u64).sum();
+        if counts.held > 0 {
+            self.arrived = Some(Instant::now());
         }
         Ok(())
     }

@@ -7,9 +7,11 @@ use datafusion_expr::Operator as Comparison;
 use datafusion_physical_expr::expressions::{BinaryExpr, Column};
 use proptest::prelude::*;
 
-use crate::operator::testing::{MS, Row, drain, input, plan_node, running, stream_batch};
+use crate::operator::testing::{
+    MS, Row, drain, input, plan_node, respread, running, some_rows, stream_batch, three_parts,
+};
 use crate::operator::{Operator, Output, RowCounts, create};
-use crate::plan::{ExprRef, IntervalJoinNode, JoinKind, Operation};
+use crate::plan::{ExprRef, IntervalJoinNode, JoinKind, Operation, PlanNode};
 use crate::stream::{StreamElement, Watermark};
 
 const KINDS: [JoinKind; 6] =
@@ -27,6 +29,10 @@ fn columns(nullable: bool) -> Vec<Field> {
 }
 
 fn join(kind: JoinKind, bounds: Bounds) -> Box<dyn Operator> {
+    create(&node(kind, bounds), &input()).unwrap()
+}
+
+fn node(kind: JoinKind, bounds: Bounds) -> PlanNode {
     let pair: SchemaRef = Arc::new(Schema::new([columns(true), columns(true)].concat()));
     let less: ExprRef = Arc::new(BinaryExpr::new(
         Arc::new(Column::new("v", 2)),
@@ -46,7 +52,7 @@ fn join(kind: JoinKind, bounds: Bounds) -> Box<dyn Operator> {
         delay_us: bounds.upper.unwrap_or(0).max(-bounds.lower.unwrap_or(0)).max(0) * MS,
     };
     let schema = if kind.gives_pairs() { pair } else { Arc::new(Schema::new(columns(true))) };
-    create(&plan_node(Operation::IntervalJoin(Box::new(node)), schema), &input()).unwrap()
+    plan_node(Operation::IntervalJoin(Box::new(node)), schema)
 }
 
 /// Runs rows cut in groups of `cut`; of a group the rows of one input come first, then a watermark.
@@ -80,11 +86,16 @@ fn run(
     join.finish(&mut out).unwrap();
     drain(&mut out, &mut given);
     assert_eq!((join.state().rows, join.state().windows), (0, 0));
+    (values(&given), out.counts)
+}
+
+/// The values of the rows of a result.
+fn values(lines: &[String]) -> Vec<String> {
     let values = |line: &String| {
         let cells: Vec<&str> = line.split(',').collect();
         cells.chunks(3).map(|row| row[2]).collect::<Vec<_>>().join(",")
     };
-    (given.iter().map(values).collect(), out.counts)
+    lines.iter().map(values).collect()
 }
 
 /// The values of the rows that come out, in no order, and the number of late rows.
@@ -168,6 +179,18 @@ proptest! {
         given.sort();
         prop_assert_eq!(given, expected);
         prop_assert_eq!((counts.late, counts.held), (late, 0));
+    }
+}
+
+#[test]
+fn other_numbers_of_subtasks_take_up_the_state() {
+    let rows = some_rows(240);
+    for (kind, with_condition) in KINDS.into_iter().zip([true, false].into_iter().cycle()) {
+        let bounds = Bounds { lower: Some(-6), upper: Some(4), with_condition };
+        let parts = three_parts(&rows, 2, 5);
+        let mut given = values(&respread(&node(kind, bounds), &input(), [&[1], &[1]], &parts));
+        given.sort();
+        assert_eq!(given, expected(&rows, 2, kind, bounds).0, "{kind:?}");
     }
 }
 

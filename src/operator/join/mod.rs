@@ -25,3 +25,6 @@ pub(crate) use lookup::LookupTable;
 pub(super) use regular::RegularJoin;
 pub(super) use temporal::TemporalJoin;
 pub(super) use window::WindowJoin;
+
+/// What a state calls the rows of the inputs.
+const SIDES: [&str; 2] = ["first", "second"];

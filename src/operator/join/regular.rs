@@ -9,6 +9,8 @@ use arrow::compute::take_record_batch;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 
+mod state;
+
 use super::padding::side_by_side;
 use super::slots::Slots;
 use super::waiting::Waiting;
@@ -17,7 +19,7 @@ use crate::operator::evaluate::{arrow_failure, evaluate_condition};
 use crate::operator::expiry::{Expiry, written_at};
 use crate::operator::keys::{KeyFormat, KeyNumbers, KeyRows};
 use crate::operator::store::RowStore;
-use crate::operator::{BATCH_ROWS, Operator, Output, StateSize};
+use crate::operator::{BATCH_ROWS, Operator, Output, RowCounts, StateReader, StateSize, StateWriter};
 use crate::plan::{ExprRef, Horizon, JoinKind, RegularJoinNode, StateTtl, TtlClock};
 use crate::stream::{RowKind, RowKinds, StreamBatch, Watermark, event_times};
 
@@ -148,7 +150,7 @@ impl RegularJoin {
 
     fn take(&mut self, input: usize, batch: &StreamBatch, out: &mut Output) -> Result<(), Error> {
         let (arrivals, late) = self.arrivals(input, batch)?;
-        self.note_horizon(input, batch, &arrivals)?;
+        self.note_horizon(input, &batch.rows, &arrivals)?;
         out.counts.used += batch.num_rows() as u64 - late;
         out.counts.late += late;
         let mut from = 0;
@@ -177,13 +179,7 @@ impl RegularJoin {
         let keeps_alone = self.keeps(input);
         let side = &mut self.sides[input];
         let keys = side.keys.rows(&batch.rows)?;
-        let nulls: Vec<_> = match self.null_is_equal {
-            true => Vec::new(),
-            false => {
-                side.key_columns.iter().filter_map(|key| batch.rows.column(*key).logical_nulls()).collect()
-            }
-        };
-        let is_alone = |row: usize| nulls.iter().any(|nulls| nulls.is_null(row));
+        let is_alone = side.alone(&batch.rows, self.null_is_equal);
         let kinds = batch.kinds.as_ref().map(|kinds| kinds.values());
         let comes = |row: usize| {
             kinds.is_none_or(|kinds| matches!(kinds[row], RowKind::Insert | RowKind::UpdateAfter))
@@ -234,10 +230,10 @@ impl RegularJoin {
     }
 
     /// Notes when nothing can join the rows of a batch any more.
-    fn note_horizon(&mut self, input: usize, batch: &StreamBatch, arrivals: &[Arrival]) -> Result<(), Error> {
+    fn note_horizon(&mut self, input: usize, rows: &RecordBatch, arrivals: &[Arrival]) -> Result<(), Error> {
         let side = &mut self.sides[input];
         let Some(horizon) = side.horizon else { return Ok(()) };
-        let (times, nulls) = event_times(batch.rows.column(horizon.time))?;
+        let (times, nulls) = event_times(rows.column(horizon.time))?;
         let over = |row: usize| match nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
             true => i64::MIN,
             false => times[row].saturating_add(horizon.behind_us),
@@ -419,6 +415,13 @@ impl RegularJoin {
 }
 
 impl Side {
+    /// Whether a row of a batch is equal to none of the other input.
+    fn alone(&self, rows: &RecordBatch, null_is_equal: bool) -> impl Fn(usize) -> bool + use<> {
+        let keys = self.key_columns.iter().filter(|_| !null_is_equal);
+        let nulls: Vec<_> = keys.filter_map(|key| rows.column(*key).logical_nulls()).collect();
+        move |row| nulls.iter().any(|nulls| nulls.is_null(row))
+    }
+
     /// The slot of a row: the one that it has got or, where it goes, that of an equal one.
     fn identify(&mut self, rows: Option<&KeyRows>, row: usize, slot: Option<u32>) -> Option<u32> {
         let (Some(identities), Some(rows)) = (&mut self.identities, rows) else {
@@ -483,6 +486,15 @@ impl Operator for RegularJoin {
             self.expire(input, over);
         }
         Ok(())
+    }
+
+    fn snapshot(&mut self, state: &mut StateWriter) -> Result<(), Error> {
+        self.write(state)
+    }
+
+    fn restore(&mut self, state: &mut StateReader, counts: &mut RowCounts) -> Result<(), Error> {
+        counts.held = 0;
+        self.read(state)
     }
 
     fn state(&self) -> StateSize {

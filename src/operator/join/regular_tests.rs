@@ -8,9 +8,11 @@ use datafusion_expr::Operator as Comparison;
 use datafusion_physical_expr::expressions::{BinaryExpr, CastExpr, Column, lit};
 use proptest::prelude::*;
 
-use crate::operator::testing::{MS, Row, input, lines, plan_node, record_batch};
+use crate::operator::testing::{
+    MS, Row, input, lines, plan_node, record_batch, respread, some_rows, three_parts, with_deletes,
+};
 use crate::operator::{Operator, Output, create};
-use crate::plan::{ExprRef, Horizon, JoinKind, Operation, RegularJoinNode};
+use crate::plan::{ExprRef, Horizon, JoinKind, Operation, PlanNode, RegularJoinNode, StateTtl, TtlClock};
 use crate::stream::{RowKind, RowKinds, StreamBatch, StreamElement, Watermark};
 use RowKind::{Delete, Insert, UpdateAfter, UpdateBefore};
 
@@ -21,6 +23,10 @@ const KINDS: [JoinKind; 6] =
 type Change = (usize, RowKind, Option<&'static str>, i64);
 
 fn join(kind: JoinKind, with_condition: bool, updating: bool) -> Box<dyn Operator> {
+    operator(conditioned(kind, with_condition, updating), kind)
+}
+
+fn conditioned(kind: JoinKind, with_condition: bool, updating: bool) -> RegularJoinNode {
     let columns = || input().fields().iter().map(|field| field.as_ref().clone()).collect::<Vec<Field>>();
     let pair: SchemaRef = Arc::new(Schema::new([columns(), columns()].concat()));
     let less: ExprRef = Arc::new(BinaryExpr::new(
@@ -29,7 +35,7 @@ fn join(kind: JoinKind, with_condition: bool, updating: bool) -> Box<dyn Operato
         Arc::new(Column::new("v", 5)),
     ));
     let less = with_condition.then_some(less);
-    operator(node(kind, less, pair, updating), kind)
+    node(kind, less, pair, updating)
 }
 
 fn node(kind: JoinKind, condition: Option<ExprRef>, pair: SchemaRef, updating: bool) -> RegularJoinNode {
@@ -47,8 +53,12 @@ fn node(kind: JoinKind, condition: Option<ExprRef>, pair: SchemaRef, updating: b
 }
 
 fn operator(node: RegularJoinNode, kind: JoinKind) -> Box<dyn Operator> {
+    create(&planned(node, kind), &input()).unwrap()
+}
+
+fn planned(node: RegularJoinNode, kind: JoinKind) -> PlanNode {
     let schema = if kind.gives_pairs() { Arc::clone(&node.pair) } else { input() };
-    create(&plan_node(Operation::RegularJoin(Box::new(node)), schema), &input()).unwrap()
+    plan_node(Operation::RegularJoin(Box::new(node)), schema)
 }
 
 /// What is given, as key and value of each side.
@@ -157,6 +167,32 @@ proptest! {
 }
 
 #[test]
+fn other_numbers_of_subtasks_take_up_the_state() {
+    let ttl = StateTtl { us: 6 * MS, by: TtlClock::EventTime { time: Some(0) } };
+    // Of those that go several are equal.
+    let equal = |(input, (time, key, value)): (usize, Row)| {
+        (input, (time.map(|_| 0), key, value.map(|value| value % 4)))
+    };
+    for (number, kind) in KINDS.into_iter().enumerate() {
+        let mut going = three_parts(&some_rows(300).into_iter().map(equal).collect::<Vec<_>>(), 2, 5);
+        with_deletes(&mut going);
+        let mut forgetting = conditioned(kind, number % 2 == 0, false);
+        forgetting.ttl = Some([ttl; 2]);
+        let mut bounded = near_node(kind, 0);
+        bounded.horizons[1] = Some(Horizon { time: 0, behind_us: 3 * MS });
+        let cases = [
+            (conditioned(kind, number % 2 == 1, true), going),
+            (forgetting, three_parts(&some_rows(300), 2, 5)),
+            (bounded, three_parts(&some_rows(300), 2, 5)),
+        ];
+        for (node, parts) in cases {
+            let given = respread(&planned(node, kind), &input(), [&[1], &[1]], &parts);
+            assert!(given.len() > 30, "{kind:?}: {given:?}");
+        }
+    }
+}
+
+#[test]
 fn a_row_without_partner_finds_one_and_loses_it() {
     let changes = [
         (0, Insert, Some("a"), 1),
@@ -182,6 +218,12 @@ fn a_row_without_partner_finds_one_and_loses_it() {
 /// Rows of one input, whose times go on with the watermark but for late ones, and of the other, whose times are
 /// always after it: the first row is within 3 ms before the second one's time.
 fn near(kind: JoinKind, prunes: bool, other: usize) -> Box<dyn Operator> {
+    let mut node = near_node(kind, other);
+    node.horizons[1 - other] = prunes.then_some(Horizon { time: 0, behind_us: 3 * MS });
+    operator(node, kind)
+}
+
+fn near_node(kind: JoinKind, other: usize) -> RegularJoinNode {
     let columns = || input().fields().iter().map(|field| field.as_ref().clone()).collect::<Vec<Field>>();
     let pair: SchemaRef = Arc::new(Schema::new([columns(), columns()].concat()));
     let time = |input: usize| -> ExprRef { Arc::new(Column::new("ts", 3 * input)) };
@@ -191,9 +233,7 @@ fn near(kind: JoinKind, prunes: bool, other: usize) -> Box<dyn Operator> {
     let from: ExprRef = Arc::new(BinaryExpr::new(Arc::clone(&row), Comparison::GtEq, start));
     let to: ExprRef = Arc::new(BinaryExpr::new(row, Comparison::LtEq, window));
     let condition: ExprRef = Arc::new(BinaryExpr::new(from, Comparison::And, to));
-    let mut node = node(kind, Some(condition), pair, false);
-    node.horizons[1 - other] = prunes.then_some(Horizon { time: 0, behind_us: 3 * MS });
-    operator(node, kind)
+    node(kind, Some(condition), pair, false)
 }
 
 proptest! {

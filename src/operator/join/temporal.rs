@@ -9,13 +9,15 @@ use arrow::compute::take_record_batch;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 
+mod state;
+
 use super::padding::side_by_side;
 use crate::error::Error;
 use crate::operator::evaluate::{arrow_failure, evaluate_condition};
 use crate::operator::keys::{KeyFormat, KeyNumbers};
 use crate::operator::late::{LateRows, Missed, Rejected};
 use crate::operator::store::RowStore;
-use crate::operator::{BATCH_ROWS, Operator, Output, StateSize};
+use crate::operator::{BATCH_ROWS, Operator, Output, RowCounts, StateReader, StateSize, StateWriter};
 use crate::plan::{ExprRef, JoinKind, TemporalJoinNode};
 use crate::stream::{RunningWatermark, StreamBatch, TimeUnit, Watermark, event_times};
 
@@ -109,6 +111,16 @@ struct Found {
 
 /// The key of rows that nothing is equal to.
 const ALONE: u32 = u32::MAX;
+
+impl Phase {
+    fn of(input: usize) -> Self {
+        if input == 1 { Self::Version } else { Self::Row }
+    }
+
+    fn input(self) -> usize {
+        usize::from(self == Self::Version)
+    }
+}
 
 impl TemporalJoin {
     pub(in crate::operator) fn try_new(
@@ -219,9 +231,8 @@ impl TemporalJoin {
                 _ => known.given.filter(|given| row.time <= *given),
             };
             let Some(missed) = missed else {
-                let phase = if row.input == 1 { Phase::Version } else { Phase::Row };
                 let waiting = Waiting { slot: row.slot, key: row.key, running: row.running };
-                self.waiting.insert((row.time, phase, self.next_row), waiting);
+                self.waiting.insert((row.time, Phase::of(row.input), self.next_row), waiting);
                 self.next_row += 1;
                 continue;
             };
@@ -372,6 +383,14 @@ impl Operator for TemporalJoin {
         self.watermark = self.watermark.max(watermark.0);
         out.watermark(watermark);
         Ok(())
+    }
+
+    fn snapshot(&mut self, state: &mut StateWriter) -> Result<(), Error> {
+        self.write(state)
+    }
+
+    fn restore(&mut self, state: &mut StateReader, counts: &mut RowCounts) -> Result<(), Error> {
+        self.read(state, counts)
     }
 
     fn state(&self) -> StateSize {

@@ -7,9 +7,11 @@ use datafusion_expr::Operator as Comparison;
 use datafusion_physical_expr::expressions::{BinaryExpr, Column};
 use proptest::prelude::*;
 
-use crate::operator::testing::{MS, Row, drain, input, plan_node, running, stream_batch};
+use crate::operator::testing::{
+    MS, Row, drain, input, plan_node, respread, running, some_rows, stream_batch, three_parts,
+};
 use crate::operator::{Operator, Output, RowCounts, create};
-use crate::plan::{ExprRef, JoinKind, Operation, TemporalJoinNode};
+use crate::plan::{ExprRef, JoinKind, Operation, PlanNode, TemporalJoinNode};
 use crate::stream::{TimeUnit, Watermark};
 
 fn columns() -> Vec<Field> {
@@ -18,6 +20,10 @@ fn columns() -> Vec<Field> {
 
 /// The condition, where there is one: the value of the row is above that of the version.
 fn join(kind: JoinKind, with_condition: bool) -> Box<dyn Operator> {
+    create(&node(kind, with_condition), &input()).unwrap()
+}
+
+fn node(kind: JoinKind, with_condition: bool) -> PlanNode {
     let pair: SchemaRef = Arc::new(Schema::new([columns(), columns()].concat()));
     let more: ExprRef = Arc::new(BinaryExpr::new(
         Arc::new(Column::new("v", 2)),
@@ -33,7 +39,7 @@ fn join(kind: JoinKind, with_condition: bool) -> Box<dyn Operator> {
         pair: Arc::clone(&pair),
         first_width: 3,
     };
-    create(&plan_node(Operation::TemporalJoin(Box::new(node)), pair), &input()).unwrap()
+    plan_node(Operation::TemporalJoin(Box::new(node)), pair)
 }
 
 /// Runs rows cut in groups of `cut`; of a group the rows of one input come first, then a watermark.
@@ -66,11 +72,16 @@ fn run(
     join.process_watermark(Watermark::MAX, &mut out).unwrap();
     join.finish(&mut out).unwrap();
     drain(&mut out, &mut given);
+    (values(&given), out.counts)
+}
+
+/// The values of the rows of a result.
+fn values(lines: &[String]) -> Vec<String> {
     let values = |line: &String| {
         let cells: Vec<&str> = line.split(',').collect();
         format!("{},{}", cells[2], cells[5])
     };
-    (given.iter().map(values).collect(), out.counts)
+    lines.iter().map(values).collect()
 }
 
 /// One row or version that was taken.
@@ -185,5 +196,19 @@ proptest! {
         let (expected, late) = expected(&rows, delay, kind, with_condition);
         prop_assert_eq!(given, expected);
         prop_assert_eq!((counts.late, counts.held), (late, 0));
+    }
+}
+
+#[test]
+fn other_numbers_of_subtasks_take_up_the_state() {
+    let rows = some_rows(240);
+    for (kind, with_condition) in [(JoinKind::Left, false), (JoinKind::Inner, false), (JoinKind::Left, true)]
+    {
+        let parts = three_parts(&rows, 2, 5);
+        let mut given = values(&respread(&node(kind, with_condition), &input(), [&[1], &[1]], &parts));
+        let mut expected = expected(&rows, 2, kind, with_condition).0;
+        given.sort();
+        expected.sort();
+        assert_eq!(given, expected, "{kind:?}");
     }
 }

@@ -92,6 +92,14 @@ impl Waiting {
         taken
     }
 
+    /// The slots of an input's rows, as they will be taken.
+    pub(super) fn slots(&self, input: usize) -> Vec<u32> {
+        let rows = self.runs.iter().flat_map(|run| &run.rows[run.from..]);
+        let mut rows: Vec<WaitingRow> = rows.filter(|row| row.input() == input).copied().collect();
+        rows.sort_by_key(WaitingRow::place);
+        rows.into_iter().map(|row| row.slot).collect()
+    }
+
     /// Memory in bytes, estimated.
     pub(super) fn size(&self) -> usize {
         self.runs.iter().map(|run| run.rows.capacity() * size_of::<WaitingRow>()).sum()

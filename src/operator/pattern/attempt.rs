@@ -68,6 +68,11 @@ impl Pattern {
         Self { bounds: bounds.collect(), merges, least_rows: least }
     }
 
+    /// How many variables there are.
+    pub(super) fn width(&self) -> usize {
+        self.bounds.len()
+    }
+
     /// An attempt that has no row yet.
     pub(super) fn begin(&self, attempt: &mut Attempt, room: &mut Room) {
         attempt.next.clear();
@@ -166,6 +171,17 @@ impl Attempt {
         let width = self.counts.len().checked_div(self.next.len())?;
         let is_whole = self.next.last() == Some(&WHOLE);
         is_whole.then(|| self.counts[self.counts.len() - width..].iter().map(|count| *count as usize).sum())
+    }
+
+    /// The next variable of each reading, and how many rows each of the `width` variables has.
+    pub(super) fn readings(&self, width: usize) -> impl Iterator<Item = (u32, &[u32])> {
+        self.next.iter().copied().zip(self.counts.chunks(width))
+    }
+
+    /// Adds a reading behind the others, as [`Attempt::readings`] gave it.
+    pub(super) fn add_reading(&mut self, next: u32, counts: impl Iterator<Item = u32>) {
+        self.next.push(next);
+        self.counts.extend(counts);
     }
 
     /// Memory in bytes, estimated.

@@ -9,6 +9,7 @@
 
 mod attempt;
 mod conditions;
+mod state;
 #[cfg(test)]
 mod tests;
 
@@ -29,7 +30,7 @@ use super::keys::{KeyFormat, KeyNumbers};
 use super::late::LateRows;
 use super::sort::{Ties, sort_indices};
 use super::store::RowStore;
-use super::{BATCH_ROWS, Operator, Output, StateSize};
+use super::{BATCH_ROWS, Operator, Output, RowCounts, StateReader, StateSize, StateWriter};
 use crate::error::{Error, code};
 use crate::plan::{AfterMatch, MatchRecognizeNode};
 use crate::stream::{RunningWatermark, StreamBatch, Watermark};
@@ -411,6 +412,14 @@ impl Operator for MatchRecognize {
     fn next_watermark(&self) -> Option<i64> {
         let held = self.held.first_key_value().map(|((time, _), _)| *time);
         held.into_iter().chain(self.deadlines.first().map(|(time, ..)| *time)).min()
+    }
+
+    fn snapshot(&mut self, state: &mut StateWriter) -> Result<(), Error> {
+        self.write(state)
+    }
+
+    fn restore(&mut self, state: &mut StateReader, counts: &mut RowCounts) -> Result<(), Error> {
+        self.read(state, counts)
     }
 
     fn state(&self) -> StateSize {

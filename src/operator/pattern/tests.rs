@@ -9,7 +9,9 @@ use datafusion_physical_expr::aggregate::AggregateExprBuilder;
 use datafusion_physical_expr::expressions::{BinaryExpr, Column, lit};
 use proptest::prelude::*;
 
-use crate::operator::testing::{MS, Row, column, input, plan_node, run, running, stream_batch};
+use crate::operator::testing::{
+    MS, Row, column, input, plan_node, respread, run, running, some_rows, stream_batch, three_parts,
+};
 use crate::operator::{Operator, Output, create};
 use crate::plan::*;
 use crate::stream::{StreamElement, TimeUnit, Watermark};
@@ -101,7 +103,11 @@ fn node(variables: &[Variable], within_us: Option<i64>, skip: AfterMatch) -> Mat
 }
 
 fn operator(node: &MatchRecognizeNode) -> Box<dyn Operator> {
-    create(&plan_node(Operation::MatchRecognize(Box::new(node.clone())), output()), &input()).unwrap()
+    create(&planned(node), &input()).unwrap()
+}
+
+fn planned(node: &MatchRecognizeNode) -> PlanNode {
+    plan_node(Operation::MatchRecognize(Box::new(node.clone())), output())
 }
 
 fn output() -> SchemaRef {
@@ -313,4 +319,27 @@ fn a_condition_that_fails_matters_only_where_it_is_asked() {
         .unwrap();
     let error = operator.process_watermark(Watermark(5 * MS), &mut out).unwrap_err();
     assert_eq!((error.code(), error.message()), ("R002", "division by zero"));
+}
+
+#[test]
+fn other_numbers_of_subtasks_take_up_the_state() {
+    let rows = some_rows(300).into_iter().filter(|(_, row)| row.1.is_some());
+    let rows: Vec<(usize, Row)> =
+        rows.map(|(_, (time, key, value))| (0, (time, key, value.map(|value| value * 7 % 10)))).collect();
+    let grows = Variable { min: 1, max: None, is_greedy: true, from: 0, to: 10, grows: true };
+    let some = |min, max, is_greedy, from| Variable { min, max, is_greedy, from, to: 10, grows: false };
+    let cases = [
+        (vec![plain(0, 5), grows.clone(), plain(0, 3)], None, AfterMatch::PastLastRow),
+        (
+            vec![some(1, None, true, 2), some(0, Some(2), false, 0), plain(5, 10)],
+            Some(20 * MS),
+            AfterMatch::ToNextRow,
+        ),
+        (vec![plain(0, 10), some(0, None, false, 1), plain(8, 9)], None, AfterMatch::PastLastRow),
+    ];
+    for (variables, within_us, skip) in cases {
+        let node = node(&variables, within_us, skip);
+        let given = respread(&planned(&node), &input(), [&[1], &[]], &three_parts(&rows, 2, 5));
+        assert!(given.len() > 10, "{given:?}");
+    }
 }

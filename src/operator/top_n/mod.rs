@@ -3,6 +3,7 @@
 mod identities;
 mod order;
 mod partition;
+mod state;
 #[cfg(test)]
 mod tests;
 
@@ -23,7 +24,7 @@ use super::keys::{KeyFormat, KeyNumbers, KeyRows};
 use super::late::{LateRows, Rejected};
 use super::store::RowStore;
 use super::window::give_changes;
-use super::{Operator, Output, StateSize};
+use super::{Operator, Output, RowCounts, StateReader, StateSize, StateWriter};
 use crate::error::Error;
 use crate::plan::{RankKind, StateTtl, TopNNode};
 use crate::stream::{RowKind, RowKinds, RunningWatermark, StreamBatch, Watermark, event_times};
@@ -457,6 +458,15 @@ impl Operator for TopN {
             self.expire(over);
         }
         Ok(())
+    }
+
+    fn snapshot(&mut self, state: &mut StateWriter) -> Result<(), Error> {
+        self.write(state)
+    }
+
+    fn restore(&mut self, state: &mut StateReader, counts: &mut RowCounts) -> Result<(), Error> {
+        counts.held = 0;
+        self.read(state)
     }
 
     fn state(&self) -> StateSize {

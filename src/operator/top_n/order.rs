@@ -38,7 +38,8 @@ pub(super) struct Order {
     keys: Vec<SortKey>,
     /// `None`: there is no ORDER BY, and all rows are equal.
     converter: Option<RowConverter>,
-    is_inline: bool,
+    /// How many bytes a key has, if they are inline.
+    inline_bytes: Option<usize>,
 }
 
 /// The keys of the rows of a batch.
@@ -61,18 +62,45 @@ impl Order {
             true => None,
             false => Some(RowConverter::new(fields).map_err(|error| arrow_failure(&error))?),
         };
-        let is_inline = bytes.is_some_and(|bytes| bytes <= INLINE_BYTES);
-        Ok(Self { keys: keys.to_vec(), converter, is_inline })
+        let inline_bytes = bytes.filter(|bytes| *bytes <= INLINE_BYTES);
+        Ok(Self { keys: keys.to_vec(), converter, inline_bytes })
     }
 
     /// The keys of rows.
     pub(super) fn keys(&self, rows: &RecordBatch) -> Result<OrderKeys, Error> {
-        let is_inline = self.is_inline;
-        let Some(converter) = &self.converter else { return Ok(OrderKeys { rows: None, is_inline }) };
         let columns = self.keys.iter().map(|key| evaluate(&key.expr, rows).map(one_nan_and_zero));
-        let columns: Vec<ArrayRef> = columns.collect::<Result<_, _>>()?;
-        let rows = converter.convert_columns(&columns).map_err(|error| arrow_failure(&error))?;
+        self.keys_of(&columns.collect::<Result<Vec<_>, _>>()?)
+    }
+
+    /// The keys of rows from the columns that [`Order::columns`] gave.
+    pub(super) fn keys_of(&self, columns: &[ArrayRef]) -> Result<OrderKeys, Error> {
+        let is_inline = self.inline_bytes.is_some();
+        let Some(converter) = &self.converter else { return Ok(OrderKeys { rows: None, is_inline }) };
+        let rows = converter.convert_columns(columns).map_err(|error| arrow_failure(&error))?;
         Ok(OrderKeys { rows: Some(rows), is_inline })
+    }
+
+    /// The columns of ORDER BY of these keys.
+    pub(super) fn columns<'a>(
+        &self,
+        keys: impl Iterator<Item = &'a OrderKey>,
+    ) -> Result<Vec<ArrayRef>, Error> {
+        let Some(converter) = &self.converter else { return Ok(Vec::new()) };
+        let mut inline = Vec::new();
+        let mut bytes: Vec<&[u8]> = Vec::new();
+        for key in keys {
+            match key {
+                OrderKey::Bytes(key) => bytes.push(key),
+                OrderKey::Inline(words) => inline.extend(words.map(u64::to_be_bytes)),
+            }
+        }
+        let inline = inline.as_flattened();
+        if let Some(width) = self.inline_bytes {
+            bytes.extend(inline.chunks_exact(INLINE_BYTES).map(|key| &key[..width]));
+        }
+        let parser = converter.parser();
+        let rows = bytes.iter().map(|key| parser.parse(key));
+        converter.convert_rows(rows).map_err(|error| arrow_failure(&error))
     }
 }
 
@@ -122,7 +150,11 @@ mod tests {
             nulls_first: *descending,
         };
         let keys: Vec<SortKey> = columns.iter().map(key).collect();
-        let keys = Order::try_new(&keys, &input()).unwrap().keys(&record_batch(rows)).unwrap();
+        let format = Order::try_new(&keys, &input()).unwrap();
+        let keys = format.keys(&record_batch(rows)).unwrap();
+        let all: Vec<OrderKey> = (0..rows.len()).map(|row| keys.key(row)).collect();
+        let again = format.keys_of(&format.columns(all.iter()).unwrap()).unwrap();
+        assert_eq!((0..rows.len()).map(|row| again.key(row)).collect::<Vec<_>>(), all);
         let mut order: Vec<usize> = (0..rows.len()).collect();
         order.sort_by_key(|row| keys.key(*row));
         for (row, other) in order.iter().zip(order.iter().skip(1)) {

@@ -9,8 +9,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::operator::create;
-use crate::operator::testing::{Row, column, input, lines, plan_node, record_batch};
-use crate::plan::{Operation, SortKey};
+use crate::operator::testing::{
+    MS, Row, column, input, lines, plan_node, record_batch, respread, some_rows, three_parts, with_deletes,
+};
+use crate::plan::{Operation, PlanNode, SortKey, TtlClock};
 use crate::stream::StreamElement;
 
 fn node(rank: RankKind, most: u64, gives_rank: bool, updating: bool) -> TopNNode {
@@ -30,11 +32,15 @@ fn node(rank: RankKind, most: u64, gives_rank: bool, updating: bool) -> TopNNode
 }
 
 fn operator(node: TopNNode) -> Box<dyn Operator> {
+    create(&planned(node), &input()).unwrap()
+}
+
+fn planned(node: TopNNode) -> PlanNode {
     let mut fields = input().fields().to_vec();
     if node.gives_rank {
         fields.push(Arc::new(Field::new("r", DataType::Int64, false)));
     }
-    create(&plan_node(Operation::TopN(Box::new(node)), Arc::new(Schema::new(fields))), &input()).unwrap()
+    plan_node(Operation::TopN(Box::new(node)), Arc::new(Schema::new(fields)))
 }
 
 type Change = (RowKind, Row);
@@ -172,4 +178,35 @@ fn rows_by_arrival_are_not_kept_once_they_came_out() {
         (0..100).map(|value| (RowKind::Insert, (Some(value), Some("a"), Some(value)))).collect();
     assert_eq!(run(top.as_mut(), &rows, 7).len(), 1);
     assert_eq!(top.state().rows, 0);
+}
+
+#[test]
+fn other_numbers_of_subtasks_take_up_the_state() {
+    // One input of two, and of equal values several.
+    let rows = some_rows(300)
+        .into_iter()
+        .map(|(_, (time, key, value))| (0, (time, key, value.map(|value| value * 7 % 10))));
+    let rows: Vec<(usize, Row)> = rows.collect();
+    let order = |node: TopNNode| TopNNode { order: Vec::new(), ..node };
+    let ttl = |node: TopNNode| {
+        let by = TtlClock::EventTime { time: Some(0) };
+        TopNNode { ttl: Some(StateTtl { us: 5 * MS, by }), ..node }
+    };
+    let nodes = [
+        node(RankKind::RowNumber, 3, true, false),
+        node(RankKind::DenseRank, 2, false, false),
+        node(RankKind::Rank, 2, true, true),
+        ttl(node(RankKind::RowNumber, 2, true, false)),
+        order(node(RankKind::RowNumber, 1, false, false)),
+        ttl(order(node(RankKind::RowNumber, 1, false, false))),
+        TopNNode { latest_first: true, ..order(node(RankKind::RowNumber, 1, false, false)) },
+    ];
+    for node in nodes {
+        let mut parts = three_parts(&rows, 2, 5);
+        if node.updating {
+            with_deletes(&mut parts);
+        }
+        let given = respread(&planned(node), &input(), [&[1], &[]], &parts);
+        assert!(given.len() >= 8, "of each key a row: {given:?}");
+    }
 }

@@ -145,6 +145,7 @@ impl Builder<'_> {
             markers: draft.markers,
             rejects: draft.rejects,
             late_table: draft.late_table,
+            source: draft.head.as_ref().filter(|_| draft.reads_table).map(|(node, _)| *node),
             reads_table: draft.reads_table,
             progress: TaskProgress::new(now_us),
             timers: has_timers.then_some(clock),

@@ -7,6 +7,7 @@
 
 mod draft;
 mod exchange;
+mod resume;
 mod source;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use arrow::datatypes::SchemaRef;
 use self::draft::{Draft, Ending};
 use super::channel::{ChannelProbe, Receiver, Sender, Signal, channel};
 use super::control::Stops;
+use super::cut::JobCut;
 use super::job::JobOptions;
 use super::measure::{JobCells, Questions};
 use super::merge::MergeOrder;
@@ -24,7 +26,8 @@ use super::metrics::SourceCounters;
 use super::sink::SinkEnd;
 use super::source::{AlignmentGroup, ListedRows, SplitReaders};
 use super::task::{LooseLink, Task};
-use crate::connector::Connectors;
+use crate::catalog::Table;
+use crate::connector::{Connectors, Sink};
 use crate::error::Error;
 use crate::operator;
 use crate::plan::{NodeId, Operation, PlanNode, SinkNode, SinkTarget, StreamPlan};
@@ -53,14 +56,16 @@ pub(super) struct SourceHandle {
 }
 
 /// Builds the tasks of `plan`; opens sources and sinks. Nothing moves until somebody runs the tasks
-/// and the readers.
+/// and the readers. `resumes`: what an earlier run of the plan left.
 pub(super) fn build(
     plan: &StreamPlan,
     connectors: &Connectors,
     options: &JobOptions,
     stops: &Stops,
+    resumes: Option<&JobCut>,
 ) -> Result<Graph, Error> {
     let clock = &options.clock.0;
+    let shift_us = resumes.map_or(0, |cut| clock.elapsed_us().saturating_sub(cut.elapsed_us));
     let questions = Arc::new(Questions::default());
     let cells = |tasks, channels| {
         let (started_us, questions) = (clock.elapsed_us(), Arc::clone(&questions));
@@ -71,6 +76,8 @@ pub(super) fn build(
         connectors,
         options,
         stops,
+        resumes,
+        shift_us,
         graph: Graph {
             tasks: Vec::new(),
             result: None,
@@ -89,6 +96,9 @@ pub(super) fn build(
         builder.late_sink(*sink)?;
     }
     let mut graph = builder.graph;
+    if let Some(cut) = resumes {
+        resume::restore(&mut graph.tasks, cut, shift_us)?;
+    }
     let tasks = graph.tasks.iter().map(|task| Arc::clone(&task.cells)).collect();
     graph.cells = cells(tasks, channels(&graph.tasks));
     Ok(graph)
@@ -111,6 +121,10 @@ struct Builder<'a> {
     connectors: &'a Connectors,
     options: &'a JobOptions,
     stops: &'a Stops,
+    /// What an earlier run left.
+    resumes: Option<&'a JobCut>,
+    /// How much later the job's clock shows a moment of it now.
+    shift_us: i64,
     graph: Graph,
     /// Sources that keep together in event time.
     groups: BTreeMap<String, Arc<AlignmentGroup>>,
@@ -156,8 +170,7 @@ impl Builder<'_> {
                 SinkEnd::Result(sender)
             }
             SinkTarget::Table(table) => {
-                let connector = self.connectors.get(&table.connector)?;
-                SinkEnd::table(connector.sink(table, Arc::clone(&node.schema))?, sink.upsert)
+                SinkEnd::table(self.table_sink(id, table, &node.schema)?, sink.upsert)
             }
         };
         let name = match &sink.target {
@@ -166,6 +179,15 @@ impl Builder<'_> {
         };
         self.complete(draft, Ending::Sink(end, id, name));
         Ok(())
+    }
+
+    /// The table of a node, opened for writing.
+    fn table_sink(&self, id: NodeId, table: &Table, schema: &SchemaRef) -> Result<Box<dyn Sink>, Error> {
+        let connector = self.connectors.get(&table.connector)?;
+        match self.resumes.and_then(|cut| cut.prepared(id)) {
+            None => connector.sink(table, Arc::clone(schema)),
+            Some(prepared) => connector.resume_sink(table, Arc::clone(schema), prepared),
+        }
     }
 
     /// A sink of late rows: it takes them as they come, so that no reader of it can wait in a circle.
@@ -181,8 +203,7 @@ impl Builder<'_> {
         let mut draft = self.gather(drafts, &node.schema, false, "late rows")?;
         draft.in_step = false;
         draft.late_table = Some(table.name.clone());
-        let connector = self.connectors.get(&table.connector)?;
-        let end = SinkEnd::table(connector.sink(table, Arc::clone(&node.schema))?, false);
+        let end = SinkEnd::table(self.table_sink(id, table, &node.schema)?, false);
         self.complete(draft, Ending::Sink(end, id, format!("Sink({})", table.name)));
         Ok(())
     }

@@ -13,8 +13,11 @@ use crate::error::{Error, code};
 use crate::operator;
 use crate::plan::{NodeId, Operation, PlanNode, SourceNode};
 use crate::runtime::channel::Signal;
+use crate::runtime::cut::TaskCut;
 use crate::runtime::measure::MarkerClock;
-use crate::runtime::source::{Aligned, Reading, SourceShape, SplitInputs, SplitPipeline, read_whole};
+use crate::runtime::source::{
+    Aligned, Reading, SourceShape, SplitInputs, SplitPipeline, read_whole, resumed,
+};
 use crate::runtime::task::Markers;
 use crate::stream::{StreamBatch, StreamElement};
 
@@ -24,7 +27,7 @@ impl Builder<'_> {
         let node = self.node(id)?;
         match &node.operation {
             Operation::Source(source) => {
-                let (_, pipelines, _) = self.open(source, node)?;
+                let (_, pipelines, _) = self.open(source, node, None)?;
                 let mut rows = Vec::new();
                 for pipeline in pipelines {
                     rows.extend(
@@ -57,6 +60,7 @@ impl Builder<'_> {
         &self,
         node: &SourceNode,
         plan_node: &PlanNode,
+        left: Option<&TaskCut>,
     ) -> Result<(Box<dyn Source>, Vec<SplitPipeline>, Arc<SourceShape>), Error> {
         let table = &node.table;
         check_runnable(node)?;
@@ -73,13 +77,10 @@ impl Builder<'_> {
         let mut source: Box<dyn Source> = connector.source(table, &request)?;
         let clock = Arc::clone(&self.options.clock.0);
         let interval = self.options.watermark_interval;
-        let shape =
-            Arc::new(SourceShape::try_new(node, plan_node, clock, interval)?.measured(self.options.measures));
-        let pipelines: Vec<_> = source
-            .splits()?
-            .into_iter()
-            .map(|reader| SplitPipeline::new(reader, Arc::clone(&shape)))
-            .collect();
+        let shape = SourceShape::try_new(node, plan_node, clock, interval)?.measured(self.options.measures);
+        let shape = Arc::new(shape.with_marks(self.options.takes_cuts));
+        let left = left.map_or_else(Vec::new, TaskCut::left_splits);
+        let pipelines = resumed(source.splits()?, &left, self.shift_us, &shape)?;
         Ok((source, pipelines, shape))
     }
 
@@ -90,7 +91,8 @@ impl Builder<'_> {
         plan_node: &PlanNode,
     ) -> Result<Draft, Error> {
         let table = &node.table;
-        let (source, pipelines, shape) = self.open(node, plan_node)?;
+        let left = self.resumes.and_then(|cut| cut.of_source(id));
+        let (source, pipelines, shape) = self.open(node, plan_node, left)?;
         let alignment = node.watermark.as_ref().and_then(|spec| spec.alignment.as_ref());
         let aligned = alignment.map(|alignment| {
             let group = self.groups.entry(alignment.group.clone()).or_default();

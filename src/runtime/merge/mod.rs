@@ -22,6 +22,8 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 
 use crate::error::Error;
+use crate::runtime::cut::{InputCut, MergeCut};
+use crate::runtime::source::SplitMark;
 use crate::stream::{
     LatencyMarker, RowKind, RowKinds, RunningWatermark, StreamBatch, StreamElement, StreamStatus, Watermark,
 };
@@ -33,6 +35,19 @@ pub(in crate::runtime) trait Inputs: Send {
 
     /// The next element of an input.
     fn poll(&mut self, input: usize) -> Result<Polled, Error>;
+
+    /// What was taken from an input and not given yet; what is on its way to it.
+    fn pending(&self, _input: usize) -> Vec<StreamElement> {
+        Vec::new()
+    }
+
+    /// How the splits are left that it reads, in the order of the inputs.
+    fn marks(&self) -> Vec<SplitMark> {
+        Vec::new()
+    }
+
+    /// What it would give was given, or is given by somebody else.
+    fn give_up(&mut self) {}
 
     /// Takes note of inputs that have come; they stand behind those there were.
     fn refresh(&mut self) -> Result<(), Error> {
@@ -128,6 +143,9 @@ pub(in crate::runtime) struct Merge<I> {
     /// The merged stream was told idle.
     idle: bool,
     ended: bool,
+    /// For each input, what was on its way when an earlier run was cut: it comes before all else. Inputs behind those
+    /// that there are have nothing but this.
+    replay: Vec<VecDeque<StreamElement>>,
 }
 
 /// The second of two streams that have one watermark but other columns.
@@ -197,7 +215,73 @@ impl<I: Inputs> Merge<I> {
             next_arrival: 0,
             idle: false,
             ended: false,
+            replay: Vec::new(),
         }
+    }
+
+    /// The next element of an input: first what was on its way.
+    fn poll(&mut self, input: usize) -> Result<Polled, Error> {
+        if let Some(element) = self.replay.get_mut(input).and_then(VecDeque::pop_front) {
+            return Ok(Polled::Element(element));
+        }
+        if input < self.inputs.len() {
+            return self.inputs.poll(input);
+        }
+        Ok(Polled::Element(StreamElement::End))
+    }
+
+    /// Whether nothing waits here that was merged.
+    pub(in crate::runtime) fn is_settled(&self) -> bool {
+        self.ready.is_empty()
+    }
+
+    /// What it keeps, while it is settled.
+    pub(in crate::runtime) fn cut(&self) -> MergeCut {
+        debug_assert!(self.ready.is_empty() && self.segments.is_empty(), "a merge that is cut holds nothing");
+        let input = |(input, state): (usize, &InputState)| {
+            let head =
+                state.head.as_ref().map(|(batch, taken)| batch.slice(*taken, batch.num_rows() - taken));
+            let head = head.map(StreamElement::Batch);
+            let replay = self.replay.get(input).into_iter().flatten().cloned();
+            let later = self.inputs.pending(input).into_iter();
+            let is_kept = |element: &StreamElement| !matches!(element, StreamElement::Latency(_));
+            InputCut {
+                bound: state.bound.0,
+                is_finished: state.finished,
+                is_idle: state.idle,
+                pending: head.into_iter().chain(replay).chain(later).filter(is_kept).collect(),
+            }
+        };
+        MergeCut {
+            given: self.given.0,
+            is_idle: self.idle,
+            is_ended: self.ended,
+            inputs: self.states.iter().enumerate().map(input).collect(),
+            second_from: self.second.as_ref().map(|second| second.from),
+        }
+    }
+
+    /// How the splits are left that it merges.
+    pub(in crate::runtime) fn marks(&self) -> Vec<SplitMark> {
+        self.inputs.marks()
+    }
+
+    /// Goes on where a merge of as many inputs was cut.
+    pub(in crate::runtime) fn restore(&mut self, cut: &MergeCut) {
+        self.inputs.give_up();
+        self.given = Watermark(cut.given);
+        self.idle = cut.is_idle;
+        self.ended = cut.is_ended;
+        while self.states.len() < cut.inputs.len() {
+            self.states.push(InputState::new());
+        }
+        for (state, cut) in self.states.iter_mut().zip(&cut.inputs) {
+            state.bound = Watermark(cut.bound);
+            state.finished = cut.is_finished;
+            state.idle = cut.is_idle;
+        }
+        self.live = (0..self.states.len()).filter(|input| !self.states[*input].finished).collect();
+        self.replay = cut.inputs.iter().map(|input| input.pending.iter().cloned().collect()).collect();
     }
 
     /// The merge of two streams whose rows are kept apart. Between two watermarks the rows of the
@@ -285,7 +369,7 @@ impl<I: Inputs> Merge<I> {
 
     /// One input: its elements as they are.
     fn pass(&mut self) -> Result<bool, Error> {
-        let Polled::Element(element) = self.inputs.poll(0)? else { return Ok(false) };
+        let Polled::Element(element) = self.poll(0)? else { return Ok(false) };
         match element {
             StreamElement::Batch(batch) => {
                 let batch = self.relabel(0, batch)?;
@@ -369,9 +453,9 @@ impl<I: Inputs> Merge<I> {
     fn fill_heads(&mut self) -> Result<Vec<LatencyMarker>, Error> {
         let mut markers = Vec::new();
         for input in 0..self.states.len() {
-            let state = &mut self.states[input];
-            while state.head.is_none() && !state.finished {
-                let Polled::Element(element) = self.inputs.poll(input)? else { break };
+            while self.states[input].head.is_none() && !self.states[input].finished {
+                let Polled::Element(element) = self.poll(input)? else { break };
+                let state = &mut self.states[input];
                 match element {
                     StreamElement::Batch(batch) if batch.num_rows() > 0 => {
                         state.waits_since = self.inputs.waited_since();
@@ -472,7 +556,7 @@ impl<I: Inputs> Merge<I> {
         for step in 0..count {
             let place = (self.next_arrival + step) % count;
             let input = self.live[place];
-            let Polled::Element(element) = self.inputs.poll(input)? else { continue };
+            let Polled::Element(element) = self.poll(input)? else { continue };
             self.next_arrival = place + 1;
             match element {
                 StreamElement::Batch(batch) => self.take_arrived_batch(input, batch)?,

@@ -16,14 +16,15 @@ use arrow::array::RecordBatchOptions;
 use arrow::record_batch::RecordBatch;
 
 use super::merge::{Inputs, Polled};
-use crate::connector::CancelToken;
-use crate::error::Error;
+use crate::connector::{CancelToken, Read, SplitReader};
+use crate::error::{Error, code};
 use crate::stream::{StreamBatch, StreamElement};
 
 pub(super) use alignment::{Aligned, AlignmentGroup};
 pub(super) use board::SplitBoard;
 pub use board::{SplitState, SplitStatus};
-pub(super) use pipeline::{SourceShape, SplitPipeline};
+pub(super) use idle::TimerMark;
+pub(super) use pipeline::{SourceShape, SplitCounts, SplitMark, SplitPipeline};
 pub(super) use readers::{Reading, SplitInputs, SplitReaders};
 
 /// All rows of a split that ends.
@@ -51,6 +52,63 @@ pub(super) fn read_whole(
     }
 }
 
+/// A split that an earlier run has read to its end.
+struct Gone(String);
+
+impl SplitReader for Gone {
+    fn name(&self) -> &str {
+        &self.0
+    }
+
+    fn next(&mut self) -> Result<Read, Error> {
+        Ok(Read::End)
+    }
+}
+
+/// The splits of a source, as an earlier run left them, with those that it did not know behind.
+///
+/// `shift_us`: how much later the job's clock shows a moment now.
+///
+/// # Errors
+/// `K003` if one is missing that was not read to its end; those of [`SplitReader::seek`].
+pub(super) fn resumed(
+    found: Vec<Box<dyn SplitReader>>,
+    left: &[LeftSplit<'_>],
+    shift_us: i64,
+    shape: &Arc<SourceShape>,
+) -> Result<Vec<SplitPipeline>, Error> {
+    let mut found: Vec<Option<Box<dyn SplitReader>>> = found.into_iter().map(Some).collect();
+    let mut pipelines = Vec::with_capacity(found.len());
+    for LeftSplit { mark, is_over } in left {
+        let is_same = |reader: &&mut Option<Box<dyn SplitReader>>| {
+            reader.as_ref().is_some_and(|reader| reader.name() == mark.split)
+        };
+        let reader = found.iter_mut().find(is_same).and_then(Option::take);
+        let pipeline = match (reader, is_over) {
+            (_, true) => {
+                SplitPipeline::new(Box::new(Gone(mark.split.clone())), Arc::clone(shape)).that_is_over(mark)
+            }
+            (Some(reader), false) => SplitPipeline::new(reader, Arc::clone(shape)).left_at(mark, shift_us)?,
+            (None, false) => {
+                let message = format!("{} is gone, which was not read to its end", mark.split);
+                return Err(Error::run(code::FOREIGN_CHECKPOINT, message)
+                    .hint("Put it back, or begin anew with another folder for checkpoints."));
+            }
+        };
+        pipelines.push(pipeline);
+    }
+    let new = found.into_iter().flatten();
+    pipelines.extend(new.map(|reader| SplitPipeline::new(reader, Arc::clone(shape))));
+    Ok(pipelines)
+}
+
+/// A split as an earlier run left it.
+pub(super) struct LeftSplit<'a> {
+    pub(super) mark: &'a SplitMark,
+    /// It was read to its end.
+    pub(super) is_over: bool,
+}
+
 /// Rows that stand in the query, as an input.
 pub(super) struct ListedRows(std::vec::IntoIter<StreamElement>);
 
@@ -70,6 +128,14 @@ impl ListedRows {
 impl Inputs for ListedRows {
     fn len(&self) -> usize {
         1
+    }
+
+    fn pending(&self, _input: usize) -> Vec<StreamElement> {
+        self.0.as_slice().to_vec()
+    }
+
+    fn give_up(&mut self) {
+        self.0 = Vec::new().into_iter();
     }
 
     fn poll(&mut self, _input: usize) -> Result<Polled, Error> {

@@ -15,11 +15,12 @@ use super::super::measure::DisorderProbe;
 use super::super::metrics::SourceCounters;
 use super::batch_of;
 use super::board::{SplitCell, SplitState};
+use super::idle::TimerMark;
 use super::rejects::Rejects;
 use super::stamp::{STEP_US, Stamps};
 use super::watermark::{Progress, WatermarkRule};
 use crate::catalog::NullTime;
-use crate::connector::{Lines, Read, SplitBatch, SplitReader};
+use crate::connector::{Lines, Position, Read, SplitBatch, SplitReader};
 use crate::error::{Error, code};
 use crate::operator::evaluate::evaluate;
 use crate::plan::{ExprRef, LateOutput, PlanNode, SourceNode, SourceWatermark};
@@ -47,6 +48,8 @@ pub(in super::super) struct SourceShape {
     late: Option<Arc<LateOutput>>,
     /// How far rows are out of order is looked at.
     is_measured: bool,
+    /// Reads tell where they leave their split.
+    with_marks: bool,
     pub(in super::super) counters: Arc<SourceCounters>,
 }
 
@@ -92,6 +95,7 @@ impl SourceShape {
             with_origin: node.with_origin,
             late: plan_node.late.clone(),
             is_measured: true,
+            with_marks: false,
             counters: Arc::default(),
         })
     }
@@ -99,6 +103,11 @@ impl SourceShape {
     /// The same, and whether it looks how far rows are out of order.
     pub(in super::super) fn measured(self, is_measured: bool) -> Self {
         Self { is_measured, ..self }
+    }
+
+    /// The same, and whether reads tell where they leave their split.
+    pub(in super::super) fn with_marks(self, with_marks: bool) -> Self {
+        Self { with_marks, ..self }
     }
 
     /// Whether the source makes watermarks.
@@ -141,6 +150,13 @@ impl SourceShape {
         }
     }
 
+    /// The last row of any split came at this time, by the wall clock, in an earlier run.
+    fn restore_arrival(&self, wall_us: i64) {
+        let since_us = self.clock.wall_us().saturating_sub(wall_us);
+        let arrival = Arrival { wall_us, elapsed_us: self.clock.elapsed_us().saturating_sub(since_us) };
+        lock(&self.last_arrival).get_or_insert(arrival);
+    }
+
     /// When the last row of any split came.
     pub(super) fn last_arrival(&self) -> Option<Arrival> {
         *lock(&self.last_arrival)
@@ -153,6 +169,8 @@ pub(super) struct SplitRead {
     pub(super) elements: Vec<StreamElement>,
     /// Rows that are not passed on, in the columns of the source's second output.
     pub(super) rejected: Vec<StreamBatch>,
+    /// How the split is left, where that is asked for.
+    pub(super) mark: Option<Box<SplitMark>>,
 }
 
 impl SplitRead {
@@ -162,7 +180,43 @@ impl SplitRead {
     }
 
     pub(super) fn of(element: StreamElement) -> Self {
-        Self { elements: vec![element], rejected: Vec::new() }
+        Self { elements: vec![element], rejected: Vec::new(), mark: None }
+    }
+}
+
+/// How a split is left: what a checkpoint has of it.
+#[derive(Debug, Clone, PartialEq)]
+pub(in super::super) struct SplitMark {
+    pub(in super::super) split: String,
+    /// `None`: rows up to `last_line` are to be dropped.
+    pub(in super::super) position: Option<Position>,
+    pub(in super::super) last_line: u64,
+    /// How far its rows have come in event time, and what was said of that.
+    pub(in super::super) reached: i64,
+    pub(in super::super) said: i64,
+    pub(in super::super) has_spoken: bool,
+    pub(in super::super) counts: SplitCounts,
+    /// Its time as a quiet split, where that is told.
+    pub(in super::super) timer: Option<TimerMark>,
+    /// When the last row of the whole source came, by the wall clock.
+    pub(in super::super) arrival_us: Option<i64>,
+}
+
+/// What was read of a split.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in super::super) struct SplitCounts {
+    pub(in super::super) rows: u64,
+    pub(in super::super) malformed: u64,
+    pub(in super::super) null_time: u64,
+    pub(in super::super) future: u64,
+}
+
+impl SplitCounts {
+    fn add_to(self, counters: &SourceCounters) {
+        counters.rows_read.fetch_add(self.rows, Ordering::Relaxed);
+        counters.malformed.fetch_add(self.malformed, Ordering::Relaxed);
+        counters.null_time.fetch_add(self.null_time, Ordering::Relaxed);
+        counters.future.fetch_add(self.future, Ordering::Relaxed);
     }
 }
 
@@ -177,6 +231,15 @@ pub(in super::super) struct SplitPipeline {
     has_spoken: bool,
     cell: Arc<SplitCell>,
     disorder: DisorderProbe,
+    /// What it has read, in all.
+    counts: SplitCounts,
+    last_line: u64,
+    /// Rows up to this line were used before a restart, and are dropped.
+    used_to: Option<u64>,
+    /// An earlier run has read all of it.
+    is_over: bool,
+    /// Its time as a quiet split when an earlier run left it.
+    timer: Option<TimerMark>,
 }
 
 impl Drop for SplitPipeline {
@@ -207,6 +270,104 @@ impl SplitPipeline {
             has_spoken: false,
             cell,
             disorder: DisorderProbe::default(),
+            counts: SplitCounts::default(),
+            last_line: 0,
+            used_to: None,
+            is_over: false,
+            timer: None,
+        }
+    }
+
+    /// The same, where a split was left by an earlier run.
+    ///
+    /// # Errors
+    /// Those of [`SplitReader::seek`].
+    pub(super) fn left_at(mut self, mark: &SplitMark, shift_us: i64) -> Result<Self, Error> {
+        match &mark.position {
+            Some(position) => {
+                self.reader.seek(position)?;
+                // It may be a little before what was used.
+                let line = position.0.get("line").and_then(serde_json::Value::as_u64);
+                let is_before = line.is_some_and(|line| line <= mark.last_line);
+                self.used_to = (is_before && !position.is_exact()).then_some(mark.last_line);
+            }
+            None => self.used_to = (mark.last_line > 0).then_some(mark.last_line),
+        }
+        self.watermark.restore(mark.reached, mark.said);
+        self.cell.set_watermark(mark.said);
+        self.has_spoken = mark.has_spoken;
+        self.last_line = mark.last_line;
+        self.counts = mark.counts;
+        self.bytes_seen = self.reader.progress().0;
+        self.timer = mark.timer.map(|timer| timer.later_by(shift_us));
+        if let Some(wall_us) = mark.arrival_us {
+            self.shape.restore_arrival(wall_us);
+        }
+        mark.counts.add_to(&self.shape.counters);
+        Ok(self)
+    }
+
+    /// The same, where an earlier run has read all of it.
+    pub(super) fn that_is_over(mut self, mark: &SplitMark) -> Self {
+        self.watermark.restore(mark.reached, mark.said);
+        (self.has_spoken, self.last_line, self.counts) = (mark.has_spoken, mark.last_line, mark.counts);
+        mark.counts.add_to(&self.shape.counters);
+        self.is_over = true;
+        self
+    }
+
+    /// Whether an earlier run has read all of it.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// How it is left now.
+    fn mark(&self) -> SplitMark {
+        SplitMark {
+            split: self.reader.name().to_owned(),
+            position: self.reader.position(),
+            last_line: self.last_line,
+            reached: self.watermark.reached(),
+            said: self.watermark.said(),
+            has_spoken: self.has_spoken,
+            counts: self.counts,
+            timer: self.timer,
+            arrival_us: self.shape.last_arrival().map(|arrival| arrival.wall_us),
+        }
+    }
+
+    /// How it is left before anything was read.
+    pub(super) fn first_mark(&self) -> Option<Box<SplitMark>> {
+        self.shape.with_marks.then(|| Box::new(self.mark()))
+    }
+
+    /// What the reader has to give behind the rows that were used before a restart.
+    fn read(&mut self) -> Result<Read, Error> {
+        loop {
+            let read = self.reader.next()?;
+            let Some(last) = self.used_to else { return Ok(read) };
+            match read {
+                Read::Rows(batch) => {
+                    let is_last = batch.last_line() >= last;
+                    let rest = batch.behind(last);
+                    if is_last {
+                        self.used_to = None;
+                    }
+                    if let Some(rest) = rest {
+                        return Ok(Read::Rows(rest));
+                    }
+                }
+                // They were heard.
+                Read::Watermark(_) | Read::Idle | Read::Active => {}
+                Read::End => {
+                    let name = self.reader.name();
+                    let message =
+                        format!("{name}: it ends before line {last}, up to which it was read before");
+                    return Err(Error::run(code::FOREIGN_CHECKPOINT, message)
+                        .hint("Restore what was there, or begin anew with another folder for checkpoints."));
+                }
+                Read::Empty | Read::Disconnected => return Ok(read),
+            }
         }
     }
 
@@ -236,8 +397,16 @@ impl SplitPipeline {
 
     /// Reads on.
     pub(super) fn next(&mut self) -> Result<Step, Error> {
+        let mut step = self.step()?;
+        if let Step::Read(read) = &mut step {
+            read.mark = self.first_mark();
+        }
+        Ok(step)
+    }
+
+    fn step(&mut self) -> Result<Step, Error> {
         let begun_us = self.shape.clock.elapsed_us();
-        let read = self.reader.next()?;
+        let read = self.read()?;
         let arrived = Instant::now();
         let bytes = self.reader.progress().0;
         let counters = &self.shape.counters;
@@ -247,7 +416,10 @@ impl SplitPipeline {
         counters.truncations.fetch_add(truncations - self.truncations_seen, Ordering::Relaxed);
         self.truncations_seen = truncations;
         let SplitBatch { rows, lines, rejected, kinds } = match read {
-            Read::Rows(batch) => batch,
+            Read::Rows(batch) => {
+                self.last_line = self.last_line.max(batch.last_line());
+                batch
+            }
             Read::Empty | Read::Disconnected if self.time_goes_on() => {
                 return Ok(Step::Read(self.moved_watermark()));
             }
@@ -264,6 +436,8 @@ impl SplitPipeline {
         self.has_spoken = true;
         let total = (rows.num_rows() + rejected.len()) as u64;
         counters.rows_read.fetch_add(total, Ordering::Relaxed);
+        self.counts.rows += total;
+        self.counts.malformed += rejected.len() as u64;
         let read_us = self.shape.clock.elapsed_us().saturating_sub(begun_us).max(0);
         counters.read_us.fetch_add(read_us.unsigned_abs(), Ordering::Relaxed);
         let mut kept = Vec::new();
@@ -284,13 +458,13 @@ impl SplitPipeline {
         let rows = self.shape.stamps.put(rows, wall_us)?;
         let elements = self.prepare(rows, kinds, &lines, arrived, wall_us, &mut kept)?;
         self.cell.set_watermark(self.watermark.said());
-        Ok(Step::Read(SplitRead { elements, rejected: kept }))
+        Ok(Step::Read(SplitRead { elements, rejected: kept, mark: None }))
     }
 
     /// The split says by itself how far its time has come. Without event time that means nothing.
     fn told_watermark(&mut self, watermark: Watermark) -> SplitRead {
         if !self.shape.has_time() || !self.watermark.told(watermark.0) {
-            return SplitRead { elements: Vec::new(), rejected: Vec::new() };
+            return SplitRead { elements: Vec::new(), rejected: Vec::new(), mark: None };
         }
         self.moved_watermark()
     }
@@ -349,6 +523,7 @@ impl SplitPipeline {
                 NullTime::Skip => {
                     let dropped = missing.null_count() as u64;
                     self.shape.counters.null_time.fetch_add(dropped, Ordering::Relaxed);
+                    self.counts.null_time += dropped;
                     let keep = BooleanArray::new(missing.inner().clone(), None);
                     rows = filter_record_batch(&rows, &keep).map_err(|e| Error::internal("source", e))?;
                     let time = evaluate(&spec.time, &rows)?;
@@ -366,6 +541,7 @@ impl SplitPipeline {
             let dropped = keep.false_count() as u64;
             if dropped > 0 {
                 shape.counters.future.fetch_add(dropped, Ordering::Relaxed);
+                self.counts.future += dropped;
                 if shape.late.is_some() {
                     let ahead = not(&keep).and_then(|ahead| filter_record_batch(&rows, &ahead));
                     let ahead = self.output(&ahead.map_err(|e| Error::internal("source", e))?)?;

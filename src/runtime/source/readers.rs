@@ -14,7 +14,7 @@ use super::super::merge::{Inputs, Polled};
 use super::alignment::Aligned;
 use super::board::{SplitCell, SplitState};
 use super::idle::IdleTimer;
-use super::pipeline::{SourceShape, SplitPipeline, SplitRead, Step};
+use super::pipeline::{SourceShape, SplitMark, SplitPipeline, SplitRead, Step};
 use crate::connector::Source;
 use crate::error::Error;
 use crate::stream::{Clock, StreamElement, StreamStatus, Watermark};
@@ -65,6 +65,8 @@ struct Split {
     /// What the timer was last told, microseconds.
     probed_us: i64,
     cell: Arc<SplitCell>,
+    /// How it was left by the last read that was taken.
+    mark: Option<Box<SplitMark>>,
 }
 
 /// How the splits of a source are read.
@@ -123,6 +125,8 @@ struct Slot {
     found_empty_us: Option<i64>,
     nap: Duration,
     cell: Arc<SplitCell>,
+    /// How the split is found.
+    first_mark: Option<Box<SplitMark>>,
 }
 
 impl Work {
@@ -134,6 +138,7 @@ impl Work {
             found_empty_us: None,
             nap: FIRST_NAP,
             cell: Arc::clone(pipeline.cell()),
+            first_mark: pipeline.first_mark(),
         };
         if rests {
             slot.resting = Some(pipeline);
@@ -164,8 +169,9 @@ impl SplitInputs {
         let interval = source.discovers_every().filter(|_| reading.goes_on);
         let splits = pipelines.len();
         let mut work = Work { grows: interval.is_some(), ..Work::default() };
+        let first = pipelines.iter().position(|pipeline| !pipeline.is_over()).unwrap_or(0);
         for (number, pipeline) in pipelines.into_iter().enumerate() {
-            work.add(pipeline, reading.in_turn && number > 0);
+            work.add(pipeline, reading.in_turn && number > first);
         }
         let shared = Arc::new(Shared {
             work: Mutex::new(work),
@@ -261,13 +267,19 @@ impl Inputs for SplitInputs {
         if count == self.splits.len() {
             return Ok(());
         }
-        let work = lock(&self.shared.work);
-        for slot in &work.slots[self.splits.len()..count] {
+        let mut work = lock(&self.shared.work);
+        for slot in &mut work.slots[self.splits.len()..count] {
             self.splits.push(Split {
                 at_hand: VecDeque::new(),
-                timer: self.idleness.map(|idleness| IdleTimer::new(idleness.timeout_us)),
+                timer: self.idleness.map(|Idleness { timeout_us, .. }| {
+                    match slot.first_mark.as_ref().and_then(|mark| mark.timer) {
+                        Some(left) => IdleTimer::left_at(timeout_us, left),
+                        None => IdleTimer::new(timeout_us),
+                    }
+                }),
                 probed_us: i64::MIN,
                 cell: Arc::clone(&slot.cell),
+                mark: slot.first_mark.take(),
             });
         }
         self.deserted = None;
@@ -329,6 +341,18 @@ impl Inputs for SplitInputs {
         self.shared.shape.clock_lag_us()
     }
 
+    fn pending(&self, input: usize) -> Vec<StreamElement> {
+        self.splits.get(input).map_or_else(Vec::new, |split| split.at_hand.iter().cloned().collect())
+    }
+
+    fn marks(&self) -> Vec<SplitMark> {
+        let mark = |split: &Split| {
+            let timer = split.timer.as_ref().map(IdleTimer::mark);
+            split.mark.as_deref().map(|mark| SplitMark { timer, ..mark.clone() })
+        };
+        self.splits.iter().filter_map(mark).collect()
+    }
+
     fn poll(&mut self, input: usize) -> Result<Polled, Error> {
         if let Some(element) = self.splits[input].at_hand.pop_front() {
             return Ok(Polled::Element(element));
@@ -352,12 +376,16 @@ impl Inputs for SplitInputs {
         if let Some(rejects) = &self.rejects {
             read.rejected.into_iter().for_each(|batch| rejects.send(StreamElement::Batch(batch)));
         }
+        let mark = read.mark;
         let read = read.elements;
         if self.in_turn && read.iter().any(|element| matches!(element, StreamElement::End)) {
             let mut work = lock(&self.shared.work);
             self.wake(&mut work, input + 1);
         }
         let split = &mut self.splits[input];
+        if let Some(mark) = mark {
+            split.mark = Some(mark);
+        }
         match read.first() {
             Some(StreamElement::Status(StreamStatus::Idle)) => {
                 split.cell.set_idle(true);

@@ -94,6 +94,12 @@ impl Progress {
         Self { reached: i64::MIN, said: i64::MIN, ticks_us }
     }
 
+    /// Goes on where an earlier run has come to.
+    pub(super) fn restore(&mut self, reached: i64, said: i64) {
+        self.reached = reached;
+        self.said = said;
+    }
+
     /// How far the rows have come.
     pub(super) fn reached(&self) -> i64 {
         self.reached

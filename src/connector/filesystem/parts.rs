@@ -1,0 +1,110 @@
+//! The part files that one INSERT gives a folder: their names, and those that wait for a checkpoint.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+
+use super::placement::{publish, sync_folder_of};
+use crate::connector::assembly::millis;
+
+/// The parts of one INSERT.
+pub(super) struct Parts {
+    pub(super) folder: PathBuf,
+    /// `part-<milliseconds>-<process>-<insert>`; with the number of the part behind it parts sort in the order in
+    /// which they were begun.
+    name: String,
+    extension: String,
+    /// The number of the next one.
+    next: u64,
+    /// Written, safe and not visible: the hidden name, and the name to be.
+    pub(super) sealed: Vec<(PathBuf, PathBuf)>,
+}
+
+static NUMBERS: AtomicU64 = AtomicU64::new(0);
+
+impl Parts {
+    pub(super) fn new(folder: &Path, extension: &str) -> Self {
+        let now = millis(SystemTime::now()).unwrap_or(0);
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        Self {
+            folder: folder.to_path_buf(),
+            name: format!("part-{now:013}-{}-{number:06}", std::process::id()),
+            extension: extension.to_owned(),
+            next: 0,
+            sealed: Vec::new(),
+        }
+    }
+
+    /// Those that [`Parts::to_json`] told of; `None`: it did not.
+    pub(super) fn resume(folder: &Path, extension: &str, told: &Value) -> Option<Self> {
+        let name = |value: &Value| value.as_str().map(|name| folder.join(name));
+        let pair = |pair: &Value| Some((name(pair.get(0)?)?, name(pair.get(1)?)?));
+        Some(Self {
+            folder: folder.to_path_buf(),
+            name: told.get("name")?.as_str()?.to_owned(),
+            extension: extension.to_owned(),
+            next: told.get("next")?.as_u64()?,
+            sealed: told.get("sealed")?.as_array()?.iter().map(pair).collect::<Option<_>>()?,
+        })
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        let name = |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let sealed: Vec<_> = self.sealed.iter().map(|(from, to)| json!([name(from), name(to)])).collect();
+        json!({ "name": self.name, "next": self.next, "sealed": sealed })
+    }
+
+    /// The hidden name of the next part, and its name to be.
+    pub(super) fn next(&mut self) -> (PathBuf, PathBuf) {
+        let name = format!("{}-{:06}.{}", self.name, self.next, self.extension);
+        self.next += 1;
+        (self.folder.join(format!(".{name}.inprogress")), self.folder.join(name))
+    }
+
+    /// Makes visible what is sealed. May be done again.
+    pub(super) fn commit(&mut self) -> io::Result<()> {
+        while let Some((temporary, to)) = self.sealed.first() {
+            match publish(temporary, to) {
+                // A link may have been made before without the hidden name having been removed.
+                Ok(false) => fs::remove_file(temporary)?,
+                Ok(true) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound && to.exists() => {}
+                Err(error) => return Err(error),
+            }
+            sync_folder_of(to);
+            self.sealed.remove(0);
+        }
+        Ok(())
+    }
+
+    /// Removes the parts of this INSERT, hidden or not, that were written after it told of them.
+    pub(super) fn remove_later(&self) -> io::Result<()> {
+        let entries = match fs::read_dir(&self.folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries?,
+        };
+        for entry in entries {
+            let path = entry?.path();
+            let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+            let is_sealed = self.sealed.iter().any(|(temporary, to)| [temporary, to].contains(&&path));
+            let is_later = match name.strip_prefix('.') {
+                Some(hidden) => self.number(hidden).is_some(),
+                None => self.number(name).is_some_and(|number| number >= self.next),
+            };
+            if is_later && !is_sealed {
+                fs::remove_file(&path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of a part of this INSERT.
+    fn number(&self, name: &str) -> Option<u64> {
+        let rest = name.strip_prefix(self.name.as_str())?.strip_prefix('-')?;
+        rest.split('.').next()?.parse().ok()
+    }
+}

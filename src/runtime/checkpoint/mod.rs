@@ -1,0 +1,334 @@
+//! Checkpoints: from time to time a job is [cut](super::cut), the cut is written while the job goes on, and then its
+//! sinks make visible what they had written until the cut.
+//!
+//! Invariant: what is visible is covered by a checkpoint, and a checkpoint is whole or not there.
+
+mod store;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use self::store::{About, Store, Stored};
+use super::channel::lock;
+use super::control::JobControl;
+use super::cut::JobCut;
+use super::cut::pause::Pause;
+use super::job::JobClock;
+use crate::error::{Error, code};
+use crate::plan::StreamPlan;
+
+/// How a job is checkpointed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckpointOptions {
+    /// The folder of this job's checkpoints.
+    pub folder: PathBuf,
+    /// Time from one to the next.
+    pub interval: Duration,
+    /// How many are kept; ≥ 1.
+    pub retained: usize,
+    /// Where the job begins.
+    pub start: CheckpointStart,
+    /// The statement as written.
+    pub statement: String,
+}
+
+/// Where a job begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CheckpointStart {
+    /// At the start of its input. There must be no checkpoints of an earlier run.
+    Anew,
+    /// At the newest checkpoint that is whole.
+    Newest,
+    /// At this one.
+    From(PathBuf),
+}
+
+/// What is known of a job's checkpoints.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CheckpointStatus {
+    /// Complete ones in this run.
+    pub completed: u64,
+    /// Those that could not be written.
+    pub failed: u64,
+    /// The number of the last complete one.
+    pub last: Option<u64>,
+    /// When it was taken, microseconds since the epoch.
+    pub last_taken_us: i64,
+    /// What it is written as, bytes.
+    pub last_bytes: u64,
+    /// For how long tasks stood still for it, microseconds.
+    pub last_pause_us: u64,
+    /// From the cut until all was written, microseconds.
+    pub last_duration_us: u64,
+    /// Why the last one failed, if none succeeded since.
+    pub failure: Option<String>,
+    /// The number of the one where this run began.
+    pub restored: Option<u64>,
+    /// The job was stopped behind a checkpoint, to go on from there.
+    pub is_suspended: bool,
+}
+
+/// Where an earlier run of a job was cut.
+pub(super) struct Restored {
+    pub(super) cut: JobCut,
+    number: u64,
+}
+
+impl Restored {
+    /// The number of the checkpoint.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+/// Takes the checkpoints of a job.
+pub(super) struct Checkpointer {
+    store: Store,
+    about: About,
+    retained: usize,
+    interval: Duration,
+    clock: JobClock,
+    pause: Arc<Pause>,
+    shared: Arc<Shared>,
+    control: JobControl,
+}
+
+/// What others see and ask of it.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    state: Mutex<Asked>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Asked {
+    status: CheckpointStatus,
+    /// The number of the next one.
+    next: u64,
+    suspend: bool,
+    /// All tasks are over.
+    is_over: bool,
+}
+
+/// Finds where a job begins.
+///
+/// # Errors
+/// `K001` if there is no checkpoint where one is asked for, `K002` if it is not whole, `K003` if it is of another
+/// query, and if there are some where none is asked for.
+pub(super) fn begin(
+    options: &CheckpointOptions,
+    plan: &StreamPlan,
+    parallelism: usize,
+) -> Result<Option<Restored>, Error> {
+    let store = Store::open(&options.folder)?;
+    let stored = match &options.start {
+        CheckpointStart::Anew if store.list()?.is_empty() => return Ok(None),
+        CheckpointStart::Anew => return Err(in_use(&options.folder)),
+        CheckpointStart::Newest => store.newest()?.0,
+        CheckpointStart::From(path) => Store::load(path)?,
+    };
+    check(&stored, options, plan, parallelism)?;
+    Ok(Some(Restored { number: stored.number, cut: stored.cut }))
+}
+
+fn in_use(folder: &Path) -> Error {
+    let message = format!("\"{}\" has checkpoints of an earlier run", folder.display());
+    Error::run(code::FOREIGN_CHECKPOINT, message)
+        .hint("Add --resume to go on from the newest, or name another folder.")
+}
+
+/// Whether the query is still the one that the checkpoint is of.
+fn check(
+    stored: &Stored,
+    options: &CheckpointOptions,
+    plan: &StreamPlan,
+    parallelism: usize,
+) -> Result<(), Error> {
+    let foreign = |what: String| {
+        let message = format!("checkpoint \"{}\" is of another query: {what}", stored.path.display());
+        Error::run(code::FOREIGN_CHECKPOINT, message)
+    };
+    let now = about(options, plan, parallelism).plan;
+    if stored.about.plan != now {
+        let mut lines = stored.about.plan.lines().zip(now.lines());
+        let change = lines.find(|(before, now)| before != now);
+        let change = change.map_or_else(
+            || "it has other operators".to_owned(),
+            |(before, now)| format!("then \"{}\", now \"{}\"", before.trim(), now.trim()),
+        );
+        return Err(foreign(change)
+            .hint("Run the statement that it is of, or begin anew with another folder for checkpoints."));
+    }
+    if stored.about.parallelism != parallelism as u64 {
+        let before = stored.about.parallelism;
+        return Err(foreign(format!("its parallelism was {before}, and is {parallelism} now"))
+            .hint(format!("Run it with -p {before}.")));
+    }
+    Ok(())
+}
+
+fn about(options: &CheckpointOptions, plan: &StreamPlan, parallelism: usize) -> About {
+    About {
+        statement: options.statement.clone(),
+        plan: plan.explain(),
+        parallelism: parallelism as u64,
+        taken_us: 0,
+        is_over: false,
+    }
+}
+
+impl Checkpointer {
+    /// For a job whose tasks take part in `pause`.
+    pub(super) fn new(
+        options: &CheckpointOptions,
+        plan: &StreamPlan,
+        parallelism: usize,
+        clock: JobClock,
+        pause: Arc<Pause>,
+        control: JobControl,
+        restored: Option<u64>,
+    ) -> Result<Self, Error> {
+        let shared = Arc::clone(&control.checkpoints);
+        {
+            let mut asked = lock(&shared.state);
+            asked.status.restored = restored;
+            asked.next = restored.unwrap_or(0) + 1;
+        }
+        Ok(Self {
+            store: Store::open(&options.folder)?,
+            about: about(options, plan, parallelism),
+            retained: options.retained,
+            interval: options.interval,
+            clock,
+            pause,
+            shared,
+            control,
+        })
+    }
+
+    /// Writes the first checkpoint of a job that has not begun: so that there is always one, and it is known at once
+    /// that there can be one.
+    ///
+    /// # Errors
+    /// `K004` if it can't be written.
+    pub(super) fn first(&self, cut: &JobCut) -> Result<(), Error> {
+        self.write(cut, Duration::ZERO, Instant::now())
+    }
+
+    /// Takes checkpoints until the job is over, on a thread of its own.
+    ///
+    /// # Errors
+    /// An internal error if there can't be another thread.
+    pub(super) fn start(self: Arc<Self>) -> Result<JoinHandle<()>, Error> {
+        let run = move || self.run();
+        let started = std::thread::Builder::new().name("checkpoints".to_owned()).spawn(run);
+        started.map_err(|error| Error::internal("checkpoint", error))
+    }
+
+    fn run(&self) {
+        let mut due = Instant::now() + self.interval;
+        loop {
+            let mut asked = lock(&self.shared.state);
+            loop {
+                if asked.is_over || self.control.stops.cancel.is_cancelled() {
+                    return;
+                }
+                let left = due.saturating_duration_since(Instant::now());
+                if left.is_zero() || asked.suspend {
+                    break;
+                }
+                let waited = self.shared.changed.wait_timeout(asked, left.min(Duration::from_millis(100)));
+                asked = waited.map_or_else(|poisoned| poisoned.into_inner().0, |(asked, _)| asked);
+            }
+            let suspends = asked.suspend;
+            drop(asked);
+            match self.take() {
+                Ok(()) if suspends => {
+                    lock(&self.shared.state).status.is_suspended = true;
+                    self.control.stop();
+                    return;
+                }
+                // Who wants to stop behind a checkpoint does not want to stop without.
+                Err(error) if suspends => return self.control.fail(error),
+                Ok(()) => {}
+                Err(error) => {
+                    let mut asked = lock(&self.shared.state);
+                    asked.status.failed += 1;
+                    asked.status.failure = Some(error.message().to_owned());
+                }
+            }
+            due = Instant::now() + self.interval;
+        }
+    }
+
+    /// One checkpoint.
+    fn take(&self) -> Result<(), Error> {
+        let begun = Instant::now();
+        let Some((cut, pause)) = self.pause.cut(self.clock.0.elapsed_us())? else { return Ok(()) };
+        self.write(&cut, pause, begun)?;
+        self.pause.commit()
+    }
+
+    fn write(&self, cut: &JobCut, pause: Duration, begun: Instant) -> Result<(), Error> {
+        let number = lock(&self.shared.state).next;
+        let taken_us = self.clock.0.wall_us();
+        let about = About { taken_us, is_over: cut.is_over(), ..self.about.clone() };
+        let bytes = self.store.write(number, &about, cut)?;
+        self.store.prune(self.retained)?;
+        let mut asked = lock(&self.shared.state);
+        asked.next = number + 1;
+        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        asked.status = CheckpointStatus {
+            completed: asked.status.completed + 1,
+            last: Some(number),
+            last_taken_us: taken_us,
+            last_bytes: bytes,
+            last_pause_us: micros(pause),
+            last_duration_us: micros(begun.elapsed()),
+            failure: None,
+            ..asked.status.clone()
+        };
+        Ok(())
+    }
+
+    /// The last checkpoint of a job whose tasks are all over; then its sinks are finished.
+    ///
+    /// # Errors
+    /// `K004` if it can't be written, `F003` if a sink can't be finished.
+    pub(super) fn finish(&self) -> Result<(), Error> {
+        let begun = Instant::now();
+        let Some((cut, pause)) = self.pause.cut(self.clock.0.elapsed_us())? else { return Ok(()) };
+        self.write(&cut, pause, begun)?;
+        for mut sink in self.pause.take_sinks() {
+            sink.commit()?;
+            sink.close()?;
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    pub(super) fn status(&self) -> CheckpointStatus {
+        lock(&self.state).status.clone()
+    }
+
+    /// Asks for a checkpoint and a stop behind it.
+    pub(super) fn suspend(&self) {
+        lock(&self.state).suspend = true;
+        self.changed.notify_all();
+    }
+
+    /// All tasks are over.
+    pub(super) fn end(&self) {
+        lock(&self.state).is_over = true;
+        self.changed.notify_all();
+    }
+}
+
+impl std::fmt::Debug for Checkpointer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "checkpoints in {:?}", self.store)
+    }
+}

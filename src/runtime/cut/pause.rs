@@ -1,0 +1,195 @@
+//! The moment at which a job is cut: all of its tasks come to the end of a piece of work and wait, each tells what
+//! it keeps, in its own thread, and all go on.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use super::{JobCut, TaskCut};
+use crate::connector::CancelToken;
+use crate::error::Error;
+use crate::runtime::channel::{Signal, lock};
+use crate::runtime::sink::SinkEnd;
+
+/// Longest sleep between two looks at whether the job was cancelled.
+const LONGEST_SLEEP: Duration = Duration::from_millis(20);
+
+/// Where the tasks of a job and whoever cuts it meet.
+pub(in crate::runtime) struct Pause {
+    /// A task has something to do here.
+    wanted: AtomicBool,
+    state: Mutex<State>,
+    changed: Condvar,
+    cancel: CancelToken,
+    /// What the tasks sleep on.
+    signals: Vec<Arc<Signal>>,
+}
+
+struct State {
+    phase: Phase,
+    /// Tasks that run, those of them that wait, and those that were cut.
+    running: usize,
+    waiting: usize,
+    cut: usize,
+    tasks: Vec<Part>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Tasks work.
+    Work,
+    /// Tasks come to the end of their pieces of work.
+    Gather,
+    /// All wait, and tell what they keep.
+    Tell,
+}
+
+/// A task, as whoever cuts the job sees it.
+#[derive(Default)]
+struct Part {
+    /// What it told last; of a task that is over, for ever.
+    cut: Option<Result<TaskCut, Error>>,
+    is_over: bool,
+    /// Its sink is to make visible what was prepared.
+    is_to_commit: bool,
+    /// The sink of a task that is over.
+    sink: Option<SinkEnd>,
+}
+
+impl Pause {
+    pub(in crate::runtime) fn new(signals: Vec<Arc<Signal>>, cancel: CancelToken) -> Self {
+        let running = signals.len();
+        let tasks = (0..running).map(|_| Part::default()).collect();
+        let state = State { phase: Phase::Work, running, waiting: 0, cut: 0, tasks };
+        let (wanted, changed) = (AtomicBool::new(false), Condvar::new());
+        Self { wanted, state: Mutex::new(state), changed, cancel, signals }
+    }
+
+    /// Whether tasks have something to do here. Asked between any two pieces of work.
+    pub(in crate::runtime) fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Acquire)
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let waited = self.changed.wait_timeout(state, LONGEST_SLEEP);
+        waited.map_or_else(|poisoned| poisoned.into_inner().0, |(state, _)| state)
+    }
+
+    /// Wakes everybody.
+    fn turn_to(&self, state: &mut State, phase: Phase) {
+        state.phase = phase;
+        let commits = state.tasks.iter().any(|part| part.is_to_commit);
+        self.wanted.store(phase != Phase::Work || commits, Ordering::Release);
+        self.changed.notify_all();
+    }
+
+    /// Whether the sink of this task is to make visible what was prepared.
+    pub(in crate::runtime) fn is_to_commit(&self, task: usize) -> bool {
+        lock(&self.state).tasks[task].is_to_commit
+    }
+
+    /// It has done so.
+    pub(in crate::runtime) fn committed(&self, task: usize) {
+        let mut state = lock(&self.state);
+        state.tasks[task].is_to_commit = false;
+        let phase = state.phase;
+        self.turn_to(&mut state, phase);
+    }
+
+    /// Whether tasks are to gather.
+    pub(in crate::runtime) fn gathers(&self) -> bool {
+        lock(&self.state).phase != Phase::Work
+    }
+
+    /// Waits with the other tasks, and tells what this one keeps.
+    pub(in crate::runtime) fn take_part(&self, task: usize, tell: impl FnOnce() -> Result<TaskCut, Error>) {
+        let mut state = lock(&self.state);
+        if state.phase != Phase::Gather {
+            return;
+        }
+        state.waiting += 1;
+        self.changed.notify_all();
+        while state.phase == Phase::Gather && !self.cancel.is_cancelled() {
+            state = self.wait(state);
+        }
+        if state.phase == Phase::Tell {
+            drop(state);
+            let told = tell();
+            state = lock(&self.state);
+            state.tasks[task].cut = Some(told);
+            state.cut += 1;
+            self.changed.notify_all();
+            while state.phase == Phase::Tell && !self.cancel.is_cancelled() {
+                state = self.wait(state);
+            }
+        }
+        state.waiting -= 1;
+        self.changed.notify_all();
+    }
+
+    /// A task is over.
+    pub(in crate::runtime) fn leave(&self, task: usize, cut: Result<TaskCut, Error>, sink: Option<SinkEnd>) {
+        let mut state = lock(&self.state);
+        state.running -= 1;
+        let part = &mut state.tasks[task];
+        (part.cut, part.is_over, part.is_to_commit, part.sink) = (Some(cut), true, false, sink);
+        self.changed.notify_all();
+    }
+
+    /// Cuts the job. `None`: it was stopped meanwhile. Tells for how long tasks waited.
+    ///
+    /// # Errors
+    /// What a task says that can't tell what it keeps.
+    pub(in crate::runtime) fn cut(&self, elapsed_us: i64) -> Result<Option<(JobCut, Duration)>, Error> {
+        let begun = Instant::now();
+        let mut state = lock(&self.state);
+        state.cut = 0;
+        self.turn_to(&mut state, Phase::Gather);
+        self.signals.iter().for_each(|signal| signal.notify());
+        while state.waiting < state.running && !self.cancel.is_cancelled() {
+            state = self.wait(state);
+        }
+        self.turn_to(&mut state, Phase::Tell);
+        while state.cut < state.running && !self.cancel.is_cancelled() {
+            state = self.wait(state);
+        }
+        self.turn_to(&mut state, Phase::Work);
+        while state.waiting > 0 && !self.cancel.is_cancelled() {
+            state = self.wait(state);
+        }
+        if self.cancel.is_cancelled() {
+            return Ok(None);
+        }
+        let told = state.tasks.iter().map(|part| part.cut.clone().unwrap_or_else(|| Ok(TaskCut::default())));
+        let tasks = told.collect::<Result<_, Error>>()?;
+        Ok(Some((JobCut { elapsed_us, tasks }, begun.elapsed())))
+    }
+
+    /// Has the sinks make visible what was prepared, and waits for it.
+    ///
+    /// # Errors
+    /// What the sink of a task that is over says.
+    pub(in crate::runtime) fn commit(&self) -> Result<(), Error> {
+        let mut state = lock(&self.state);
+        for part in &mut state.tasks {
+            match &mut part.sink {
+                Some(sink) => sink.commit()?,
+                None => {
+                    let has_sink = matches!(&part.cut, Some(Ok(cut)) if cut.sink.is_some());
+                    part.is_to_commit = has_sink && !part.is_over;
+                }
+            }
+        }
+        self.turn_to(&mut state, Phase::Work);
+        self.signals.iter().for_each(|signal| signal.notify());
+        while state.tasks.iter().any(|part| part.is_to_commit) && !self.cancel.is_cancelled() {
+            state = self.wait(state);
+        }
+        Ok(())
+    }
+
+    /// The sinks of tasks that are over.
+    pub(in crate::runtime) fn take_sinks(&self) -> Vec<SinkEnd> {
+        lock(&self.state).tasks.iter_mut().filter_map(|part| part.sink.take()).collect()
+    }
+}

@@ -1,0 +1,60 @@
+//! Where the jobs of a session have their checkpoints, and where they begin.
+
+use std::path::{Path, PathBuf};
+
+use super::Session;
+use crate::error::{Error, code};
+use crate::runtime::{CheckpointOptions, CheckpointStart};
+
+impl Session {
+    /// From where the jobs to come begin, where the setting `execution.checkpoint.dir` is set: the n-th job of a session
+    /// has the folder `job-n` there. With [`CheckpointStart::Newest`] jobs that an earlier run has not come to begin
+    /// anew; [`CheckpointStart::From`] is about the job in whose folder that checkpoint is, others begin at their
+    /// newest.
+    pub fn set_checkpoint_start(&mut self, start: CheckpointStart) {
+        self.checkpoint_start = start;
+    }
+
+    /// How the next job is checkpointed; `None`: not at all.
+    pub(super) fn checkpoints(&self, statement: &str) -> Result<Option<CheckpointOptions>, Error> {
+        let Some(dir) = self.settings.checkpoint_dir() else {
+            return match &self.checkpoint_start {
+                CheckpointStart::Anew => Ok(None),
+                CheckpointStart::Newest | CheckpointStart::From(_) => Err(nowhere()),
+            };
+        };
+        let number = self.jobs.0.started() + 1;
+        let folder = dir.join(format!("job-{number}"));
+        let start = match &self.checkpoint_start {
+            CheckpointStart::From(path) if is_below(path, &folder) => CheckpointStart::From(path.clone()),
+            CheckpointStart::From(_) | CheckpointStart::Newest if is_later(&folder, number) => {
+                CheckpointStart::Anew
+            }
+            CheckpointStart::From(_) => CheckpointStart::Newest,
+            start => start.clone(),
+        };
+        Ok(Some(CheckpointOptions {
+            folder,
+            interval: self.settings.checkpoint_interval(),
+            retained: self.settings.checkpoints_retained(),
+            start,
+            statement: statement.to_owned(),
+        }))
+    }
+}
+
+fn is_below(path: &Path, folder: &Path) -> bool {
+    let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let parent: Option<PathBuf> = whole(path).parent().map(Path::to_path_buf);
+    parent.as_deref() == Some(whole(folder).as_path())
+}
+
+/// Whether an earlier run had jobs before this one, but has not come to it.
+fn is_later(folder: &Path, number: u64) -> bool {
+    number > 1 && !folder.exists()
+}
+
+fn nowhere() -> Error {
+    Error::usage(code::NO_CHECKPOINT, "there is no folder with checkpoints to go on from")
+        .hint("Add --checkpoint-dir, or SET 'execution.checkpoint.dir' to the folder of the earlier run.")
+}
