@@ -426,7 +426,7 @@ impl OperatorState {
         let names = StringArray::from_iter_values(self.numbers.keys());
         let values = Int64Array::from_iter_values(self.numbers.values().copied());
         let numbers = batch(vec![Arc::new(names), Arc::new(values)])?;
-        write_table(&numbers.schema(), &[(NAME, String::new())], &[numbers.clone()], into)
+        write_table(&numbers.schema(), &[(NAME, String::new())], std::slice::from_ref(&numbers), into)
     }
 
     /// Reads what [`OperatorState::write`] wrote, and takes it off `from`.
