@@ -10,6 +10,11 @@ use crate::error::{Error, code};
 pub struct Position(pub Value);
 
 impl Position {
+    /// Whether its next row was not used: else rows up to the last line that was used come again, and are dropped.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.0.get("before").is_none()
+    }
+
     /// A number of it.
     ///
     /// # Errors

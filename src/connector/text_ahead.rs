@@ -28,7 +28,12 @@ pub(super) struct TextAhead {
     max_record: usize,
     most_in_flight: usize,
     work: Ordered<Chunk, Decoded>,
+    /// Batches of the chunk that was taken last.
     ready: VecDeque<SplitBatch>,
+    /// Bytes of the text, and the line behind, up to where chunks were cut.
+    cut: (u64, u64),
+    /// The same of the chunk that was taken last: its start and its end.
+    taken: [(u64, u64); 2],
     /// Buffers to be used again.
     spare: Vec<Vec<u8>>,
     bytes_read: u64,
@@ -47,11 +52,14 @@ struct Chunk {
     end: usize,
     /// The number of its first line.
     line: u64,
+    /// Bytes of the text and line at its start and its end.
+    places: [(u64, u64); 2],
 }
 
 struct Decoded {
     batches: Vec<SplitBatch>,
     buffer: Vec<u8>,
+    places: [(u64, u64); 2],
 }
 
 /// What one thread needs.
@@ -64,7 +72,7 @@ pub(super) struct Worker {
 
 impl Worker {
     fn decode(&mut self, chunk: Chunk) -> Result<Decoded, Error> {
-        let Chunk { buffer, end, line } = chunk;
+        let Chunk { buffer, end, line, places } = chunk;
         let Self { decoder, rows, assembly, facts } = self;
         decoder.go_on_at(line);
         let (mut start, mut batches) = (0, Vec::with_capacity(1));
@@ -74,20 +82,20 @@ impl Worker {
                 batches.push(taken(rows, assembly, facts)?);
             }
         }
-        Ok(Decoded { batches, buffer })
+        Ok(Decoded { batches, buffer, places })
     }
 }
 
 impl TextAhead {
     /// Goes on with what is in `rest` and then in `input`. The workers' decoders have read all before it, which was
-    /// `batch_bytes` long for a batch.
+    /// so many bytes of the text, `batch_bytes` of them for a batch.
     ///
     /// # Errors
     /// An internal error if a thread can't be started.
     pub(super) fn start(
         input: Box<dyn ByteSource>,
         rest: &[u8],
-        batch_bytes: usize,
+        (decoded, batch_bytes): (u64, usize),
         max_record: usize,
         workers: Vec<Worker>,
     ) -> Result<Self, Error> {
@@ -100,6 +108,8 @@ impl TextAhead {
             input: State::Open(input),
             rest: rest.to_vec(),
             line: decoder.line(),
+            cut: (decoded, decoder.line()),
+            taken: [(decoded, decoder.line()); 2],
             decoder,
             // A little less than a batch takes, so that most chunks make one batch and not a small second one.
             chunk_bytes: (batch_bytes - batch_bytes / 32).clamp(SHORTEST_CHUNK, LONGEST_CHUNK),
@@ -109,6 +119,17 @@ impl TextAhead {
             ready: VecDeque::new(),
             spare: Vec::new(),
         })
+    }
+
+    /// Bytes of the text, and the line behind them, from where a later reader goes on: with rows that were given
+    /// already, where these are the first ones of a chunk.
+    pub(super) fn position(&self) -> (u64, u64) {
+        self.taken[usize::from(self.is_at_end())]
+    }
+
+    /// Whether all rows of the chunk were given.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.ready.is_empty()
     }
 
     pub(super) fn bytes_read(&self) -> u64 {
@@ -134,7 +155,8 @@ impl TextAhead {
                     State::Open(_) | State::Read => Ok(Read::End),
                 };
             };
-            let Decoded { batches, buffer } = decoded?;
+            let Decoded { batches, buffer, places } = decoded?;
+            self.taken = places;
             self.ready.extend(batches);
             // One that grew for a long record is not kept.
             if buffer.len() <= 2 * self.chunk_bytes {
@@ -181,6 +203,8 @@ impl TextAhead {
         self.rest.extend_from_slice(&buffer[end..filled]);
         let line = self.line;
         self.line += memchr::memchr_iter(b'\n', &buffer[..end]).count() as u64;
-        Ok((end > 0).then_some(Chunk { buffer, end, line }))
+        let before = self.cut;
+        self.cut = (before.0 + end as u64, self.line);
+        Ok((end > 0).then_some(Chunk { buffer, end, line, places: [before, self.cut] }))
     }
 }

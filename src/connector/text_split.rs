@@ -1,9 +1,11 @@
 //! Reads the text of a file, pipe, connection or terminal as rows.
 
+use serde_json::{Value, json};
+
 use super::assembly::{Assembly, SplitFacts};
 use super::format::{Decoder, FormatOptions, Rows, TextFormat};
 use super::text_ahead::{TextAhead, Worker};
-use super::{CancelToken, Read, ReadRequest, SplitBatch, SplitReader};
+use super::{CancelToken, Position, Read, ReadRequest, SplitBatch, SplitReader};
 use crate::error::{Error, code};
 
 const FIRST_BUFFER: usize = 256 << 10;
@@ -22,6 +24,30 @@ pub(crate) trait ByteSource: Send {
     /// Bytes of the medium itself that were read.
     fn bytes_read(&self) -> u64;
 
+    /// What tells its bytes from others that may have their name later.
+    fn identity(&self) -> Option<Value> {
+        None
+    }
+
+    /// Goes on behind so many bytes, which an earlier reader has read, and which were those of `identity`. Called before all
+    /// reads.
+    ///
+    /// # Errors
+    /// `F001` if they can't be read, `K003` if they are not there any more.
+    fn skip(&mut self, name: &str, bytes: u64, identity: Option<&Value>) -> Result<(), Error> {
+        let _ = identity;
+        let mut buffer = vec![0; 256 << 10];
+        let mut left = bytes;
+        while left > 0 {
+            let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+            match self.read(&mut buffer[..most])? {
+                Got::Bytes(count) => left -= count as u64,
+                _ => return Err(shorter(name, bytes)),
+            }
+        }
+        Ok(())
+    }
+
     /// A read may wait: what is there must be given on before the next one.
     fn waits(&self) -> bool;
 
@@ -29,6 +55,13 @@ pub(crate) trait ByteSource: Send {
     fn is_plain_file(&self) -> bool {
         false
     }
+}
+
+/// A text that ends before the place up to which it was read before.
+pub(crate) fn shorter(name: &str, bytes: u64) -> Error {
+    let message = format!("{name}: it is shorter than the {bytes} bytes up to which it was read before");
+    Error::run(code::FOREIGN_CHECKPOINT, message)
+        .hint("Restore what was there, or begin anew with another folder for checkpoints.")
 }
 
 /// What a read brought.
@@ -81,6 +114,10 @@ pub(crate) struct TextSplit {
     drops_long: bool,
     /// More may be written to it while it is read: its size is not known.
     grows: bool,
+    /// Bytes of the text that were decoded.
+    decoded: u64,
+    /// Where an earlier reader of it has come to, until it is opened.
+    resumes: Option<Position>,
 }
 
 enum State {
@@ -137,6 +174,8 @@ impl TextSplit {
             max_record: MAX_RECORD,
             drops_long: false,
             grows: false,
+            decoded: 0,
+            resumes: None,
         })
     }
 
@@ -157,6 +196,16 @@ impl TextSplit {
     pub(crate) fn with_threads(mut self, threads: usize) -> Self {
         self.threads = threads;
         self
+    }
+
+    /// The number of the line that is decoded next.
+    pub(super) fn next_line(&self) -> u64 {
+        self.decoder.line()
+    }
+
+    /// The first line of what is read has this number.
+    pub(super) fn begin_at(&mut self, line: u64) {
+        self.decoder.go_on_at(line);
     }
 
     fn take(&mut self) -> Result<Read, Error> {
@@ -180,7 +229,8 @@ impl TextSplit {
         let workers = (0..threads).map(worker).collect::<Result<Vec<_>, Error>>()?;
         let rest = &self.buffer[self.start..self.end];
         let batch_bytes = usize::try_from(used).unwrap_or(usize::MAX);
-        self.ahead = Some(TextAhead::start(input, rest, batch_bytes, self.max_record, workers)?);
+        let begun = (self.decoded, batch_bytes);
+        self.ahead = Some(TextAhead::start(input, rest, begun, self.max_record, workers)?);
         self.buffer = Vec::new();
         (self.start, self.end) = (0, 0);
         Ok(())
@@ -196,7 +246,14 @@ impl TextSplit {
         if matches!(self.input, State::Unopened(_))
             && let State::Unopened(open) = std::mem::replace(&mut self.input, State::Read)
         {
-            self.input = State::Open(open()?);
+            let mut input = open()?;
+            if let Some(position) = self.resumes.take() {
+                let bytes = position.number("bytes")?;
+                input.skip(&self.facts.path, bytes, position.0.get("of"))?;
+                self.decoder.resume(&position)?;
+                self.decoded = bytes;
+            }
+            self.input = State::Open(input);
         }
         let State::Open(input) = &mut self.input else { return Ok(Got::End) };
         if self.start > 0 {
@@ -226,7 +283,9 @@ impl TextSplit {
     /// Decodes what is in the buffer, until the batch is full.
     fn decode(&mut self, is_last: bool) -> Result<(), Error> {
         let data = &self.buffer[self.start..self.end];
-        self.start += self.decoder.feed(data, is_last, &mut self.rows)?;
+        let used = self.decoder.feed(data, is_last, &mut self.rows)?;
+        self.start += used;
+        self.decoded += used as u64;
         Ok(())
     }
 
@@ -249,6 +308,7 @@ impl TextSplit {
 
     fn begin_text(&mut self) {
         self.decoder = (self.fresh)();
+        self.decoded = 0;
         (self.start, self.end) = (0, 0);
     }
 
@@ -348,6 +408,40 @@ impl SplitReader for TextSplit {
                 Got::End => self.input = State::Read,
             }
         }
+    }
+
+    fn position(&self) -> Option<Position> {
+        if let Some(resumes) = &self.resumes {
+            return Some(resumes.clone());
+        }
+        // What a pipe or a connection gave does not come again.
+        if self.facts.size.is_none() && !self.grows {
+            return Some(Position(json!({ "bytes": 0, "line": 1 })));
+        }
+        let (bytes, line) = match &self.ahead {
+            Some(ahead) => ahead.position(),
+            None => (self.decoded, self.decoder.line()),
+        };
+        let mut position = self.decoder.position(line);
+        position["bytes"] = bytes.into();
+        if self.ahead.as_ref().is_some_and(|ahead| !ahead.is_at_end()) {
+            position["before"] = true.into();
+        }
+        let of = match &self.input {
+            State::Open(input) => input.identity(),
+            State::Unopened(_) | State::Read => None,
+        };
+        if let Some(of) = of {
+            position["of"] = of;
+        }
+        Some(Position(position))
+    }
+
+    fn seek(&mut self, position: &Position) -> Result<(), Error> {
+        position.number("bytes")?;
+        position.number("line")?;
+        self.resumes = Some(position.clone());
+        Ok(())
     }
 
     fn progress(&self) -> (u64, Option<u64>) {

@@ -3,17 +3,18 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{ArrayRef, AsArray, UInt32Array, UInt64Array, new_null_array};
+use arrow::array::{ArrayRef, AsArray, BooleanArray, UInt32Array, UInt64Array, new_null_array};
 use arrow::compute::take;
 use arrow::datatypes::{DataType, SchemaRef, UInt64Type};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 
-use super::aggregate::{Aggregates, Step};
+use super::aggregate::{Aggregates, GROUPS, Step};
 use super::evaluate::{arrow_failure, one_nan_and_zero};
 use super::expiry::{Expiry, written_at};
 use super::keys::{KeyFormat, KeyNumbers};
+use super::state::misfit;
 use super::window::{changed, give_changes};
-use super::{Operator, Output, StateSize};
+use super::{Operator, Output, RowCounts, StateReader, StateSize, StateWriter};
 use crate::error::Error;
 use crate::plan::{GroupChangesNode, StateTtl};
 use crate::stream::{RowKind, RowKinds, StreamBatch, Watermark};
@@ -284,6 +285,47 @@ impl Operator for GroupChanges {
         self.give(columns, vec![RowKind::Insert; give.len()], arrived, out)
     }
 
+    /// Groups by key, and how many rows each has.
+    fn snapshot(&mut self, state: &mut StateWriter) -> Result<(), Error> {
+        let groups = self.numbers.all();
+        let mut columns = self.format.columns(&self.numbers, &groups)?;
+        // A stream with groups of all rows is not spread.
+        let keys: Vec<usize> = if self.whole.is_empty() { (0..columns.len()).collect() } else { Vec::new() };
+        let rows = groups.iter().map(|group| self.rows[*group as usize]);
+        columns.push(Arc::new(UInt64Array::from_iter_values(rows)));
+        state.columns(GROUPS, columns, &keys)?;
+        self.aggregates.snapshot(&groups, state)?;
+        if let Some(expiry) = &mut self.expiry {
+            expiry.snapshot(GROUPS, &groups, state)?;
+        }
+        state.columns("given", vec![Arc::new(BooleanArray::from(self.given.clone()))], &[])?;
+        state.number("has_rows", i64::from(self.arrived.is_some()));
+        Ok(())
+    }
+
+    fn restore(&mut self, state: &mut StateReader, counts: &mut RowCounts) -> Result<(), Error> {
+        let lacks = || misfit("no groups");
+        let columns = state.columns(GROUPS)?.ok_or_else(lacks)?;
+        let (rows, keys) = columns.split_last().ok_or_else(lacks)?;
+        let rows = rows.as_primitive_opt::<UInt64Type>().ok_or_else(lacks)?;
+        let keys = self.format.keys_of(keys)?;
+        let groups: Vec<u32> = (0..rows.len()).map(|row| self.numbers.number(&keys, row)).collect();
+        self.rows.resize(self.numbers.bound(), 0);
+        groups.iter().zip(rows.values()).for_each(|(group, rows)| self.rows[*group as usize] = *rows);
+        self.aggregates.restore(&groups, state)?;
+        if let Some(expiry) = &mut self.expiry {
+            expiry.restore(&groups, state)?;
+        }
+        let given = state.columns("given")?.ok_or_else(lacks)?;
+        let given = given.first().and_then(|given| given.as_boolean_opt()).ok_or_else(lacks)?;
+        self.given.iter_mut().zip(given.values()).for_each(|(known, given)| *known = given);
+        if state.highest("has_rows") == Some(1) {
+            self.arrived = Some(Instant::now());
+        }
+        counts.held = 0;
+        Ok(())
+    }
+
     fn state(&self) -> StateSize {
         let aggregates = self.aggregates.size();
         let expiry = self.expiry.as_ref().map_or(0, Expiry::size);
@@ -293,162 +335,5 @@ impl Operator for GroupChanges {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use arrow::datatypes::{Field, Schema};
-    use datafusion_functions_aggregate::count::count_udaf;
-    use datafusion_functions_aggregate::min_max::max_udaf;
-    use datafusion_physical_expr::aggregate::AggregateExprBuilder;
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::operator::create;
-    use crate::operator::testing::{Row, column, input, lines, plan_node, record_batch};
-    use crate::plan::{AggregateCall, Operation};
-    use crate::stream::StreamElement;
-
-    fn group(keys: Vec<usize>) -> Box<dyn Operator> {
-        let call = |function: Arc<datafusion_expr::AggregateUDF>, distinct: bool| {
-            let mut builder = AggregateExprBuilder::new(function, vec![column(2)]).schema(input()).alias("a");
-            if distinct {
-                builder = builder.distinct();
-            }
-            let function = Arc::new(builder.build().unwrap());
-            AggregateCall { function, filter: None, order_sensitive: false, inexact: false }
-        };
-        let aggregates = vec![call(count_udaf(), false), call(max_udaf(), false), call(count_udaf(), true)];
-        let mut fields: Vec<Field> = keys.iter().map(|key| input().field(*key).clone()).collect();
-        fields.extend(["c", "m", "d"].map(|name| Field::new(name, DataType::Int64, true)));
-        let node = Operation::GroupChanges(Box::new(GroupChangesNode {
-            keys,
-            whole: vec![],
-            aggregates,
-            ttl: None,
-        }));
-        create(&plan_node(node, Arc::new(Schema::new(fields))), &input()).unwrap()
-    }
-
-    type Change = (RowKind, &'static str, i64);
-
-    fn run(operator: &mut dyn Operator, changes: &[Change], cuts: &[usize]) -> Vec<(RowKind, String)> {
-        let mut out = Output::default();
-        let (mut from, mut given) = (0, Vec::new());
-        for to in cuts.iter().copied().chain([changes.len()]) {
-            let part = &changes[from..to];
-            let rows: Vec<Row> =
-                part.iter().map(|(_, key, value)| (None, Some(*key), Some(*value))).collect();
-            let mut batch = StreamBatch::inserts(record_batch(&rows), Instant::now());
-            batch.kinds = Some(RowKinds::new(part.iter().map(|change| change.0).collect::<Vec<_>>()));
-            operator.process_batch(batch, &mut out).unwrap();
-            from = to;
-        }
-        operator.finish(&mut out).unwrap();
-        for element in out.drain() {
-            if let StreamElement::Batch(batch) = element {
-                let kinds = batch.kinds.map(|kinds| kinds.values().to_vec());
-                let kinds = kinds.unwrap_or_else(|| vec![RowKind::Insert; batch.rows.num_rows()]);
-                given.extend(kinds.into_iter().zip(lines(&batch.rows)));
-            }
-        }
-        given
-    }
-
-    use RowKind::{Delete, Insert, UpdateAfter, UpdateBefore};
-
-    #[test]
-    fn a_group_comes_changes_and_goes() {
-        let changes = [
-            (Insert, "a", 1),
-            (Insert, "a", 5),
-            (UpdateBefore, "a", 5),
-            (UpdateAfter, "a", 3),
-            (UpdateBefore, "a", 3),
-            (UpdateAfter, "b", 3),
-            (Delete, "a", 1),
-            (Insert, "c", 7),
-            (UpdateBefore, "c", 7),
-            (UpdateAfter, "c", 7),
-        ];
-        let expected = [
-            (Insert, "a,1,1,1"),
-            (UpdateBefore, "a,1,1,1"),
-            (UpdateAfter, "a,2,5,2"),
-            (UpdateBefore, "a,2,5,2"),
-            (UpdateAfter, "a,2,3,2"),
-            (UpdateBefore, "a,2,3,2"),
-            (UpdateAfter, "a,1,1,1"),
-            (Insert, "b,1,3,1"),
-            (Delete, "a,1,1,1"),
-            (Insert, "c,1,7,1"),
-        ];
-        let expected: Vec<_> = expected.iter().map(|(kind, line)| (*kind, (*line).to_owned())).collect();
-        for cuts in [vec![], vec![1, 2, 4, 6, 7, 8], vec![4], vec![7]] {
-            let mut operator = group(vec![1]);
-            assert_eq!(run(operator.as_mut(), &changes, &cuts), expected, "{cuts:?}");
-            assert_eq!(operator.state().rows, 2);
-        }
-    }
-
-    #[test]
-    fn the_group_of_all_rows_stays() {
-        let nothing = run(group(vec![]).as_mut(), &[], &[]);
-        assert_eq!(nothing, [(Insert, "0,NULL,0".to_owned())]);
-        let given = run(group(vec![]).as_mut(), &[(Insert, "a", 2), (Delete, "a", 2)], &[1]);
-        let expected = [(Insert, "1,2,1"), (UpdateBefore, "1,2,1"), (UpdateAfter, "0,NULL,0")];
-        assert_eq!(given, expected.map(|(kind, line)| (kind, line.to_owned())));
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig {
-            cases: 100,
-            failure_persistence: None,
-            rng_seed: proptest::test_runner::RngSeed::Fixed(20_240_306),
-            ..ProptestConfig::default()
-        })]
-
-        #[test]
-        fn what_is_left_is_the_aggregate_of_what_is_left(
-            choices in prop::collection::vec((0usize..3, 0i64..4, any::<bool>(), any::<prop::sample::Index>()), 0..60),
-            cut in 1usize..20,
-        ) {
-            let names = ["a", "b", "c"];
-            let (mut live, mut changes): (Vec<(&str, i64)>, Vec<Change>) = (Vec::new(), Vec::new());
-            for (key, value, goes, which) in &choices {
-                if *goes && !live.is_empty() {
-                    let (key, value) = live.swap_remove(which.index(live.len()));
-                    changes.push((Delete, key, value));
-                } else {
-                    live.push((names[*key], *value));
-                    changes.push((Insert, names[*key], *value));
-                }
-            }
-            let cuts: Vec<usize> = (cut..changes.len()).step_by(cut).collect();
-            let given = run(group(vec![1]).as_mut(), &changes, &cuts);
-            let mut left: Vec<String> = Vec::new();
-            for (kind, line) in given {
-                match kind {
-                    Insert | UpdateAfter => left.push(line),
-                    Delete | UpdateBefore => {
-                        let place = left.iter().position(|known| *known == line);
-                        prop_assert!(place.is_some(), "{line} goes and was not there");
-                        left.remove(place.unwrap());
-                    }
-                }
-            }
-            left.sort();
-            let mut groups: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
-            live.iter().for_each(|(key, value)| groups.entry(*key).or_default().push(*value));
-            let expected: Vec<String> = groups
-                .into_iter()
-                .map(|(key, mut values)| {
-                    let (count, max) = (values.len(), values.iter().max().copied().unwrap());
-                    values.sort_unstable();
-                    values.dedup();
-                    format!("{key},{count},{max},{}", values.len())
-                })
-                .collect();
-            prop_assert_eq!(left, expected);
-        }
-    }
-}
+#[path = "group_changes_tests.rs"]
+mod tests;

@@ -207,6 +207,13 @@ impl KeyNumbers {
         self.free.push(number);
     }
 
+    /// The numbers of all keys, ascending.
+    pub(super) fn all(&self) -> Vec<u32> {
+        let mut all: Vec<u32> = self.table.iter().map(|slot| slot.number).collect();
+        all.sort_unstable();
+        all
+    }
+
     /// How many keys there are.
     pub(super) fn len(&self) -> usize {
         self.table.len()

@@ -7,7 +7,7 @@ use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 
 mod state;
 
-pub(super) use self::state::{TakenUp, hand_on, take_up};
+pub(super) use self::state::{TakenUp, hand_on, shared, take_up};
 use super::evaluate::arrow_failure;
 use super::{BATCH_ROWS, StateReader, StateWriter};
 use crate::error::Error;

@@ -48,7 +48,8 @@ impl Planner {
     ///
     /// ```
     /// # use std::sync::Arc;
-    /// # use arrow::{array::ArrayRef, datatypes::DataType};
+    /// # use arrow::array::{ArrayRef, AsArray};
+    /// # use arrow::datatypes::{DataType, Int64Type};
     /// # use datafusion_common::{Result, ScalarValue};
     /// use datafusion_expr::{Accumulator, Volatility, create_udaf};
     /// use tidegate::{Planner, catalog::Catalog};
@@ -60,7 +61,10 @@ impl Planner {
     /// #         self.0 += values[0].len() as i64;
     /// #         Ok(())
     /// #     }
-    /// #     fn merge_batch(&mut self, _states: &[ArrayRef]) -> Result<()> { Ok(()) }
+    /// #     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+    /// #         self.0 += states[0].as_primitive::<Int64Type>().values().iter().sum::<i64>();
+    /// #         Ok(())
+    /// #     }
     /// #     fn state(&mut self) -> Result<Vec<ScalarValue>> { Ok(vec![self.evaluate()?]) }
     /// #     fn evaluate(&mut self) -> Result<ScalarValue> { Ok(ScalarValue::from(self.0)) }
     /// #     fn size(&self) -> usize { size_of_val(self) }

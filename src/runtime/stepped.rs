@@ -121,8 +121,16 @@ impl Stepped {
     ) -> Result<Self, Error> {
         let stops = Stops::default();
         let graph = graph::build(plan, connectors, options, &stops, resumes)?;
+        let left = |number: usize| resumes.and_then(|cut| cut.tasks.get(number)).filter(|cut| cut.is_closed);
+        let slot = |(number, task): (usize, Task)| match left(number) {
+            None => Slot::Runs(Box::new(task)),
+            Some(left) => {
+                let (name, report) = (task.name.clone(), Box::new(task.report()));
+                Slot::Over(name, report, task.watermark(), Box::new(left.clone()))
+            }
+        };
         Ok(Self {
-            slots: graph.tasks.into_iter().map(|task| Slot::Runs(Box::new(task))).collect(),
+            slots: graph.tasks.into_iter().enumerate().map(slot).collect(),
             readers: graph.readers,
             result: graph.result.map(|(receiver, _)| receiver),
             rows: Vec::new(),

@@ -16,10 +16,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use serde_json::{Value, json};
+
 use super::listing::{FoundFile, find_files, local_path};
 use super::{FileSource, Kind};
 use crate::connector::input::{Compression, Held, are_too_many_held, look, unreadable};
-use crate::connector::text_split::{ByteSource, Got};
+use crate::connector::text_split::{ByteSource, Got, shorter};
 use crate::connector::{Source, SplitReader};
 use crate::error::{Error, code};
 
@@ -347,7 +349,50 @@ impl Tail {
     }
 }
 
+impl Tail {
+    /// The file with this number, under whatever name it is in its folder now.
+    fn find(&self, device: u64, number: u64) -> Option<(File, FileId)> {
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let others = std::fs::read_dir(folder.unwrap_or(Path::new("."))).ok();
+        let others = others.into_iter().flatten().flatten().map(|entry| entry.path());
+        std::iter::once(self.path.clone()).chain(others).find_map(|path| {
+            let id = FileId::of(&std::fs::metadata(&path).ok()?);
+            ((id.device, id.number) == (device, number)).then(|| Some((File::open(&path).ok()?, id)))?
+        })
+    }
+}
+
 impl ByteSource for Tail {
+    fn identity(&self) -> Option<Value> {
+        let (id, _) = self.current.as_ref()?;
+        Some(json!([id.device, id.number]))
+    }
+
+    /// The file may have another name by now: then that one is read to its end first.
+    fn skip(&mut self, name: &str, bytes: u64, identity: Option<&Value>) -> Result<(), Error> {
+        let number = |place: usize| identity.and_then(|of| of.get(place)?.as_u64());
+        let (Some(device), Some(file_number)) = (number(0), number(1)) else { return Ok(()) };
+        let Some((mut file, id)) = self.find(device, file_number) else {
+            let message = format!("{name}: the file that was read before is not in its folder any more");
+            return Err(Error::run(code::FOREIGN_CHECKPOINT, message).hint(
+                "Put it back, also under another name, or begin anew with another folder for checkpoints.",
+            ));
+        };
+        if file.metadata().map_err(|error| self.failed(&error))?.len() < bytes {
+            return Err(shorter(name, bytes));
+        }
+        file.seek(SeekFrom::Start(bytes)).map_err(|error| self.failed(&error))?;
+        {
+            let mut known = lock(&self.known);
+            known.files.insert(id, 0);
+            known.tails.insert(id);
+        }
+        self.release(Some(id));
+        self.current = Some((id, Some(Held::new(file))));
+        (self.offset, self.bytes) = (bytes, bytes);
+        Ok(())
+    }
+
     fn read(&mut self, buffer: &mut [u8]) -> Result<Got, Error> {
         if self.current.is_none() && self.open()?.is_none() {
             // It went away between the look at the folder and now.

@@ -14,7 +14,8 @@ use crate::connector::assembly::millis;
 /// The parts of one INSERT.
 pub(super) struct Parts {
     pub(super) folder: PathBuf,
-    /// `part-<milliseconds>-<process>-<number>`: parts sort in the order in which they were begun.
+    /// `part-<milliseconds>-<process>-<insert>`; with the number of the part behind it parts sort in the order in
+    /// which they were begun.
     name: String,
     extension: String,
     /// The number of the next one.
@@ -57,10 +58,9 @@ impl Parts {
         json!({ "name": self.name, "next": self.next, "sealed": sealed })
     }
 
-    /// The hidden name of the next part, and its name to be. The first of an INSERT without checkpoints has no number.
+    /// The hidden name of the next part, and its name to be.
     pub(super) fn next(&mut self) -> (PathBuf, PathBuf) {
-        let number = if self.next == 0 { String::new() } else { format!("-{:06}", self.next) };
-        let name = format!("{}{number}.{}", self.name, self.extension);
+        let name = format!("{}-{:06}.{}", self.name, self.next, self.extension);
         self.next += 1;
         (self.folder.join(format!(".{name}.inprogress")), self.folder.join(name))
     }
@@ -104,10 +104,7 @@ impl Parts {
 
     /// The number of a part of this INSERT.
     fn number(&self, name: &str) -> Option<u64> {
-        let rest = name.strip_prefix(self.name.as_str())?;
-        match rest.strip_prefix('-') {
-            None => rest.starts_with('.').then_some(0),
-            Some(rest) => rest.split('.').next()?.parse().ok(),
-        }
+        let rest = name.strip_prefix(self.name.as_str())?.strip_prefix('-')?;
+        rest.split('.').next()?.parse().ok()
     }
 }

@@ -87,6 +87,17 @@ impl CsvReader {
         self.targets = is_clear.then_some(targets);
     }
 
+    /// Which field each wanted column is, and how many there are: what a header has told; `None`: it did not come yet.
+    pub(crate) fn header(&self) -> Option<(&[usize], usize)> {
+        self.started.then_some((self.places.as_slice(), self.expected))
+    }
+
+    /// Goes on behind a header that another reader of the same columns has read.
+    pub(crate) fn resume(&mut self, places: Vec<usize>, fields: usize) {
+        (self.places, self.expected, self.started) = (places, fields, true);
+        self.find_targets();
+    }
+
     /// Forgets what it knows of the bytes that come; the columns stay.
     pub(crate) fn go_on(&mut self) {
         self.scanner.reset();

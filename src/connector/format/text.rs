@@ -1,12 +1,14 @@
 //! Text formats behind one door: bytes in, in pieces of any size, rows out.
 
 use arrow::datatypes::{DataType, Schema};
+use serde_json::{Value, json};
 
 use super::csv_read::{CsvOptions, CsvReader};
 use super::debezium::DebeziumReader;
 use super::json_read::JsonReader;
 use super::raw;
 use super::rows::Rows;
+use crate::connector::position::Position;
 use crate::error::Error;
 
 /// A format that is read as text.
@@ -71,6 +73,32 @@ impl Decoder {
         if let Reader::Csv(reader) = &mut self.format {
             reader.go_on();
         }
+    }
+
+    /// What another decoder of the same text needs to know to go on at this line.
+    pub(crate) fn position(&self, line: u64) -> Value {
+        match &self.format {
+            Reader::Csv(reader) => match reader.header() {
+                Some((places, fields)) => json!({ "line": line, "places": places, "fields": fields }),
+                None => json!({ "line": line }),
+            },
+            Reader::Json(_) | Reader::Debezium(_) | Reader::Raw { .. } => json!({ "line": line }),
+        }
+    }
+
+    /// Goes on at such a position.
+    ///
+    /// # Errors
+    /// `K002` if it is none.
+    pub(crate) fn resume(&mut self, position: &Position) -> Result<(), Error> {
+        self.line = position.number("line")?;
+        self.started = self.line > 1;
+        if let (Reader::Csv(reader), Some(places)) = (&mut self.format, position.0.get("places")) {
+            let places = places.as_array().into_iter().flatten().filter_map(Value::as_u64);
+            let places: Vec<usize> = places.map(|place| place as usize).collect();
+            reader.resume(places, position.number("fields")? as usize);
+        }
+        Ok(())
     }
 
     /// Where the last whole record of `data` ends, which begins with one; 0 if none does.

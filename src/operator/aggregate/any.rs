@@ -4,16 +4,21 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, new_empty_array};
+use arrow::datatypes::DataType;
 use datafusion_common::ScalarValue;
 use datafusion_expr::Accumulator;
 use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
 
+use super::kept::{keep, kept, value_column};
 use super::{Reversible, Step, scalar};
 use crate::error::Error;
 use crate::operator::evaluate::failure;
+use crate::operator::{StateReader, StateWriter};
 
 pub(super) struct AnyStates {
     function: Arc<AggregateFunctionExpr>,
+    /// Of its arguments.
+    types: Vec<DataType>,
     removes: bool,
     groups: Vec<Group>,
 }
@@ -26,8 +31,8 @@ enum Group {
 }
 
 impl AnyStates {
-    pub(super) fn new(function: Arc<AggregateFunctionExpr>, removes: bool) -> Self {
-        Self { function, removes, groups: Vec::new() }
+    pub(super) fn new(function: Arc<AggregateFunctionExpr>, types: &[DataType], removes: bool) -> Self {
+        Self { function, types: types.to_vec(), removes, groups: Vec::new() }
     }
 
     fn group(&self) -> Result<Group, Error> {
@@ -35,6 +40,16 @@ impl AnyStates {
             return Ok(Group::Rows(VecDeque::new()));
         }
         Ok(Group::State(self.function.create_accumulator().map_err(failure)?))
+    }
+
+    /// The state of an accumulator, which gives it up: a fresh one goes on from it.
+    fn state_of(&self, accumulator: &mut Box<dyn Accumulator>) -> Result<Vec<ScalarValue>, Error> {
+        let values = accumulator.state().map_err(failure)?;
+        let columns = values.iter().map(|value| value.to_array().map_err(failure));
+        let mut fresh = self.function.create_accumulator().map_err(failure)?;
+        fresh.merge_batch(&columns.collect::<Result<Vec<_>, _>>()?).map_err(failure)?;
+        *accumulator = fresh;
+        Ok(values)
     }
 
     fn value(&mut self, group: u32) -> Result<ScalarValue, Error> {
@@ -95,6 +110,53 @@ impl Reversible for AnyStates {
             true => Ok(new_empty_array(self.function.field().data_type())),
             false => ScalarValue::iter_to_array(values).map_err(failure),
         }
+    }
+
+    fn snapshot(&mut self, groups: &[u32], state: &mut StateWriter) -> Result<(), Error> {
+        let types: Vec<DataType> = match self.removes {
+            true => self.types.clone(),
+            false => {
+                let fields = self.function.state_fields().map_err(failure)?;
+                fields.iter().map(|field| field.data_type().clone()).collect()
+            }
+        };
+        let (mut places, mut columns) = (Vec::new(), vec![Vec::new(); types.len()]);
+        let mut push = |place: usize, row: Vec<ScalarValue>| {
+            places.push(place as u32);
+            columns.iter_mut().zip(row).for_each(|(column, value)| column.push(value));
+        };
+        for (place, group) in groups.iter().enumerate() {
+            let mut group =
+                std::mem::replace(&mut self.groups[*group as usize], Group::Rows(VecDeque::new()));
+            let kept = match &mut group {
+                Group::Rows(rows) => {
+                    rows.iter().for_each(|row| push(place, row.clone()));
+                    Ok(())
+                }
+                Group::State(accumulator) => self.state_of(accumulator).map(|values| push(place, values)),
+            };
+            self.groups[groups[place] as usize] = group;
+            kept?;
+        }
+        let columns = columns.into_iter().zip(&types).map(|(values, of)| value_column(values, of));
+        keep(state, "values", places, columns.collect::<Result<_, _>>()?)
+    }
+
+    fn restore(&mut self, groups: &[u32], state: &mut StateReader) -> Result<(), Error> {
+        let (groups, columns) = kept(state, "values", groups)?;
+        for (row, group) in groups.into_iter().enumerate() {
+            match &mut self.groups[group as usize] {
+                Group::State(accumulator) => {
+                    let state: Vec<ArrayRef> = columns.iter().map(|column| column.slice(row, 1)).collect();
+                    accumulator.merge_batch(&state).map_err(failure)?;
+                }
+                Group::Rows(rows) => {
+                    let values = columns.iter().map(|column| scalar(column, row as u32));
+                    rows.push_back(values.collect::<Result<_, _>>()?);
+                }
+            }
+        }
+        Ok(())
     }
 
     fn size(&self) -> usize {

@@ -3,9 +3,12 @@
 use arrow::array::{ArrayRef, BooleanArray};
 use arrow::datatypes::DataType;
 
+use super::kept::{count_column, counts, keep, kept};
 use super::{Reversible, Step};
 use crate::error::Error;
+use crate::operator::state::misfit;
 use crate::operator::value_sets::ValueSets;
+use crate::operator::{StateReader, StateWriter};
 
 /// The values of one column that some aggregates count once, each those of the rows that its FILTER keeps.
 pub(super) struct DistinctValues {
@@ -102,6 +105,34 @@ impl DistinctValues {
         Ok(passed)
     }
 
+    /// Hands on the values of groups, as [`Reversible::snapshot`] does states.
+    pub(super) fn snapshot(&self, groups: &[u32], state: &mut StateWriter) -> Result<(), Error> {
+        let (places, values, known) = self.values.columns(groups)?;
+        let mut columns = vec![values];
+        let count = |known: &u64, member: usize| match self.members {
+            1 => *known,
+            members => self.counts[(*known as usize - 1) * members + member],
+        };
+        for member in 0..self.members {
+            columns.push(count_column(known.iter().map(|known| count(known, member)).collect()));
+        }
+        keep(state, "values", places, columns)
+    }
+
+    /// Takes up values that [`DistinctValues::snapshot`] handed on.
+    pub(super) fn restore(&mut self, groups: &[u32], state: &mut StateReader) -> Result<(), Error> {
+        let (groups, columns) = kept(state, "values", groups)?;
+        let (values, columns) = columns.split_first().ok_or_else(|| misfit("no values"))?;
+        let all = (0..self.members).map(|member| counts(columns, member)).collect::<Result<Vec<_>, _>>()?;
+        let values = self.values.values(values)?;
+        for (row, group) in groups.into_iter().enumerate() {
+            let Some(known) = self.values.add(group, &values, row) else { continue };
+            let own = counts_of(known, self.members, &mut self.counts, &mut self.free);
+            own.iter_mut().zip(&all).for_each(|(own, all)| *own = all[row]);
+        }
+        Ok(())
+    }
+
     /// Memory in bytes, estimated.
     pub(super) fn size(&self) -> usize {
         self.values.size() + (self.counts.capacity() + self.free.capacity()) * size_of::<u64>()
@@ -152,6 +183,16 @@ impl Reversible for Distinct {
         let arg = args.first().ok_or_else(|| Error::internal("aggregate", "an argument lacks"))?;
         let passed = self.values.pass(steps, arg, &[None])?;
         self.inner.run(passed.first().map_or(&[], Vec::as_slice), args)
+    }
+
+    fn snapshot(&mut self, groups: &[u32], state: &mut StateWriter) -> Result<(), Error> {
+        state.scoped("distinct", |state| self.values.snapshot(groups, state))?;
+        self.inner.snapshot(groups, state)
+    }
+
+    fn restore(&mut self, groups: &[u32], state: &mut StateReader) -> Result<(), Error> {
+        state.scoped("distinct", |state| self.values.restore(groups, state))?;
+        self.inner.restore(groups, state)
     }
 
     fn size(&self) -> usize {

@@ -6,9 +6,12 @@ use arrow::array::{Array, ArrayRef, new_empty_array};
 use arrow::datatypes::DataType;
 use datafusion_common::ScalarValue;
 
+use super::kept::{keep, kept, value_column};
 use super::{Reversible, Step, scalar};
 use crate::error::Error;
 use crate::operator::evaluate::failure;
+use crate::operator::state::misfit;
+use crate::operator::{StateReader, StateWriter};
 
 /// FIRST_VALUE, NTH_VALUE or LAST_VALUE. Rows go in the order in which they came.
 pub(super) struct Ends {
@@ -73,6 +76,25 @@ impl Reversible for Ends {
             true => Ok(new_empty_array(&self.data_type)),
             false => ScalarValue::iter_to_array(values).map_err(failure),
         }
+    }
+
+    fn snapshot(&mut self, groups: &[u32], state: &mut StateWriter) -> Result<(), Error> {
+        let (mut places, mut values) = (Vec::new(), Vec::new());
+        for (place, group) in groups.iter().enumerate() {
+            let known = &self.groups[*group as usize];
+            places.extend(std::iter::repeat_n(place as u32, known.len()));
+            values.extend(known.iter().cloned());
+        }
+        keep(state, "values", places, vec![value_column(values, &self.data_type)?])
+    }
+
+    fn restore(&mut self, groups: &[u32], state: &mut StateReader) -> Result<(), Error> {
+        let (groups, columns) = kept(state, "values", groups)?;
+        let values = columns.first().ok_or_else(|| misfit("no values"))?;
+        for (row, group) in groups.into_iter().enumerate() {
+            self.groups[group as usize].push_back(scalar(values, row as u32)?);
+        }
+        Ok(())
     }
 
     fn size(&self) -> usize {

@@ -11,8 +11,10 @@ use arrow::datatypes::{
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use super::kept::{count_column, counts, keep, kept, numbers};
 use super::{Reversible, Step};
 use crate::error::Error;
+use crate::operator::{StateReader, StateWriter};
 
 /// A value as a number of the same order.
 trait Ranked: Copy + Send {
@@ -168,6 +170,39 @@ where
             }
         }
         Ok(Arc::new(PrimitiveArray::<T>::from_iter(values).with_data_type(self.data_type.clone())))
+    }
+
+    fn snapshot(&mut self, groups: &[u32], state: &mut StateWriter) -> Result<(), Error> {
+        let (mut places, mut values, mut counts) = (Vec::new(), Vec::new(), Vec::new());
+        for (place, group) in groups.iter().enumerate() {
+            let mut push = |rank: i128, count: u64| {
+                places.push(place as u32);
+                values.push(T::Native::of_rank(rank));
+                counts.push(count);
+            };
+            match &self.groups {
+                Groups::Best(all) => all[*group as usize].into_iter().for_each(|rank| push(rank, 1)),
+                Groups::All(all) => {
+                    all[*group as usize].iter().for_each(|(rank, count)| push(*rank, *count));
+                }
+            }
+        }
+        let values = PrimitiveArray::<T>::from_iter_values(values).with_data_type(self.data_type.clone());
+        keep(state, "values", places, vec![Arc::new(values), count_column(counts)])
+    }
+
+    fn restore(&mut self, groups: &[u32], state: &mut StateReader) -> Result<(), Error> {
+        let (groups, columns) = kept(state, "values", groups)?;
+        let (values, counts) = (numbers::<T>(&columns, 0)?.values(), counts(&columns, 1)?);
+        for ((group, value), count) in groups.into_iter().zip(values).zip(counts) {
+            match &mut self.groups {
+                Groups::Best(all) => all[group as usize] = Some(value.rank()),
+                Groups::All(all) => {
+                    all[group as usize].insert(value.rank(), *count);
+                }
+            }
+        }
+        Ok(())
     }
 
     fn size(&self) -> usize {

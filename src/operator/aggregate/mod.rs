@@ -10,6 +10,9 @@ mod any;
 mod distinct;
 mod ends;
 mod extreme;
+mod kept;
+mod moments;
+mod replayed;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -28,9 +31,13 @@ use self::distinct::Distinct;
 use self::ends::Ends;
 pub(super) use self::ends::Place;
 use self::extreme::Extremes;
+pub(super) use self::kept::{GROUPS, count_column, counts, keep, kept};
+use self::moments::Moments;
+use self::replayed::{Replayed, is_unsteady};
 use self::texts::Texts;
 pub(super) use self::together::Aggregates;
 use super::evaluate::{evaluate, evaluate_condition, failure, one_nan_and_zero};
+use super::{StateReader, StateWriter};
 use crate::error::Error;
 use crate::plan::{AggregateCall, ExprRef};
 
@@ -57,6 +64,19 @@ pub(super) trait Reversible: Send {
     /// # Errors
     /// `R002` if the aggregate fails on a row, or a value does not fit its type.
     fn run(&mut self, steps: &[Step], args: &[ArrayRef]) -> Result<ArrayRef, Error>;
+
+    /// Hands on the states of these groups, which are the rows of the table [`GROUPS`] in their order.
+    ///
+    /// # Errors
+    /// `P002` if they can't be written.
+    fn snapshot(&mut self, groups: &[u32], state: &mut StateWriter) -> Result<(), Error>;
+
+    /// Takes up what [`Reversible::snapshot`] handed on. `groups`: the numbers of the rows of [`GROUPS`], of which
+    /// nothing is known yet.
+    ///
+    /// # Errors
+    /// `K002` for states of another aggregate.
+    fn restore(&mut self, groups: &[u32], state: &mut StateReader) -> Result<(), Error>;
 
     /// Memory in bytes, estimated.
     fn size(&self) -> usize;
@@ -110,10 +130,27 @@ impl Aggregate {
         self.states.run(&steps, &args)
     }
 
+    /// See [`Reversible::snapshot`].
+    pub(super) fn snapshot(&mut self, groups: &[u32], state: &mut StateWriter) -> Result<(), Error> {
+        self.states.grow(bound(groups))?;
+        self.states.snapshot(groups, state)
+    }
+
+    /// See [`Reversible::restore`].
+    pub(super) fn restore(&mut self, groups: &[u32], state: &mut StateReader) -> Result<(), Error> {
+        self.states.grow(bound(groups))?;
+        self.states.restore(groups, state)
+    }
+
     /// Memory in bytes, estimated.
     pub(super) fn size(&self) -> usize {
         self.states.size()
     }
+}
+
+/// The numbers of groups are below this.
+fn bound(groups: &[u32]) -> usize {
+    groups.iter().max().map_or(0, |most| *most as usize + 1)
 }
 
 /// What an aggregate reads of a row: its arguments and, where it has them, the keys of its ORDER BY, with their
@@ -143,10 +180,18 @@ fn states(call: &AggregateCall, types: &[DataType], removes: bool) -> (Box<dyn R
             _ => None,
         }
     };
-    match of_common_type() {
-        Some(states) => (states, true),
-        None => (Box::new(AnyStates::new(Arc::clone(function), removes)), false),
+    if let Some(states) = of_common_type() {
+        return (states, true);
     }
+    let moments = Moments::of(function.fun().name());
+    let states: Box<dyn Reversible> = match moments.filter(|_| !removes && !function.is_distinct()) {
+        Some(moments) => Box::new(moments),
+        None if !removes && is_unsteady(function.fun()) => {
+            Box::new(Replayed::new(Arc::clone(function), types))
+        }
+        None => Box::new(AnyStates::new(Arc::clone(function), types, removes)),
+    };
+    (states, false)
 }
 
 /// Whether an aggregate with such states is to be given the first row and the last of each value.

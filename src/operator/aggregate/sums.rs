@@ -4,13 +4,15 @@ use arrow::array::{ArrayRef, ArrowPrimitiveType, AsArray, Float64Array, Primitiv
 use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int64Type, UInt64Type};
 use std::sync::Arc;
 
+use super::kept::{Kept, float_part, float_parts, keep, kept, part, parts};
 use super::{Reversible, Step};
 use crate::error::Error;
 use crate::operator::window::{Count, Exact, Kernel};
+use crate::operator::{StateReader, StateWriter};
 use crate::plan::Finish;
 
 /// How a row is taken away from a state again.
-trait Inverse: Kernel {
+trait Inverse: Kernel<State: Kept> {
     fn remove(&self, state: &mut Self::State, column: &Self::Column<'_>, row: usize);
 }
 
@@ -42,6 +44,19 @@ impl<K: Inverse> Reversible for Sums<K> {
             }
         }
         self.kernel.array(values)
+    }
+
+    fn snapshot(&mut self, groups: &[u32], state: &mut StateWriter) -> Result<(), Error> {
+        let states: Vec<K::State> = groups.iter().map(|group| self.states[*group as usize]).collect();
+        keep(state, "sums", 0..groups.len() as u32, K::State::columns(&states))
+    }
+
+    fn restore(&mut self, groups: &[u32], state: &mut StateReader) -> Result<(), Error> {
+        let (groups, columns) = kept(state, "sums", groups)?;
+        for (group, state) in groups.into_iter().zip(K::State::of_columns(&columns)?) {
+            self.states[group as usize] = state;
+        }
+        Ok(())
     }
 
     fn size(&self) -> usize {
@@ -141,6 +156,34 @@ impl FloatSum {
             _ if self.lost.is_finite() => self.sum + self.lost,
             _ => self.sum,
         }
+    }
+}
+
+impl Kept for FloatSum {
+    fn columns(states: &[Self]) -> Vec<ArrayRef> {
+        vec![
+            float_part(states, |state| state.sum),
+            float_part(states, |state| state.lost),
+            part(states, |state| state.finite),
+            part(states, |state| state.nan),
+            part(states, |state| state.above),
+            part(states, |state| state.below),
+        ]
+    }
+
+    fn of_columns(columns: &[ArrayRef]) -> Result<Vec<Self>, Error> {
+        let (sum, lost) = (float_parts(columns, 0)?, float_parts(columns, 1)?);
+        let (finite, nan) = (parts(columns, 2)?, parts(columns, 3)?);
+        let (above, below) = (parts(columns, 4)?, parts(columns, 5)?);
+        let state = |row: usize| Self {
+            sum: sum[row],
+            lost: lost[row],
+            finite: finite[row],
+            nan: nan[row],
+            above: above[row],
+            below: below[row],
+        };
+        Ok((0..sum.len()).map(state).collect())
     }
 }
 

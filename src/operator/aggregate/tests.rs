@@ -3,17 +3,20 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray};
-use arrow::datatypes::{DataType, Int64Type};
+use arrow::array::{Array, AsArray, UInt32Array};
+use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use datafusion_expr::{AggregateUDF, Operator as Comparison};
+use datafusion_functions_aggregate::bit_and_or_xor::bit_or_udaf;
 use datafusion_functions_aggregate::count::count_udaf;
 use datafusion_functions_aggregate::min_max::{max_udaf, min_udaf};
+use datafusion_functions_aggregate::sum::sum_udaf;
 use datafusion_physical_expr::aggregate::AggregateExprBuilder;
 use datafusion_physical_expr::expressions::{BinaryExpr, CastExpr, lit};
 use proptest::prelude::*;
 
-use super::{Aggregates, Step};
+use super::{Aggregates, GROUPS, Step};
 use crate::operator::testing::{Row, column, input, record_batch};
+use crate::operator::{OperatorState, StateReader, StateWriter};
 use crate::plan::{AggregateCall, ExprRef};
 
 fn call(function: Arc<AggregateUDF>, arg: ExprRef, distinct: bool, above: Option<i64>) -> AggregateCall {
@@ -25,6 +28,7 @@ fn call(function: Arc<AggregateUDF>, arg: ExprRef, distinct: bool, above: Option
 
 fn aggregates() -> Aggregates {
     let text = || -> ExprRef { Arc::new(CastExpr::new(column(2), DataType::Utf8, None)) };
+    let double = || -> ExprRef { Arc::new(CastExpr::new(column(2), DataType::Float64, None)) };
     let calls = [
         call(count_udaf(), column(2), true, None),
         call(count_udaf(), column(2), true, Some(1)),
@@ -33,6 +37,10 @@ fn aggregates() -> Aggregates {
         call(count_udaf(), text(), true, None),
         call(max_udaf(), text(), false, None),
         call(min_udaf(), text(), true, Some(1)),
+        call(min_udaf(), column(2), false, None),
+        call(sum_udaf(), column(2), false, None),
+        call(sum_udaf(), double(), true, None),
+        call(bit_or_udaf(), column(2), false, None),
     ];
     Aggregates::try_new(&calls, &input()).unwrap()
 }
@@ -49,15 +57,34 @@ fn expected(values: &[i64]) -> Vec<Option<String>> {
         Some(different(i64::MIN)),
         values.iter().map(i64::to_string).max(),
         above().map(i64::to_string).min(),
+        values.iter().min().map(i64::to_string),
+        (!values.is_empty()).then(|| values.iter().sum::<i64>().to_string()),
+        (!values.is_empty())
+            .then(|| values.iter().collect::<BTreeSet<_>>().into_iter().sum::<i64>().to_string()),
+        values.iter().copied().reduce(|one, other| one | other).map(|value| value.to_string()),
     ]
 }
 
 /// A column of numbers or texts.
 fn shown(column: &dyn Array, row: usize) -> Option<String> {
-    match column.as_string_opt::<i32>() {
-        Some(texts) => texts.is_valid(row).then(|| texts.value(row).to_owned()),
-        None => Some(column.as_primitive::<Int64Type>().value(row).to_string()),
-    }
+    column.is_valid(row).then(|| match column.data_type() {
+        DataType::Utf8 => column.as_string::<i32>().value(row).to_owned(),
+        DataType::Float64 => column.as_primitive::<Float64Type>().value(row).to_string(),
+        _ => column.as_primitive::<Int64Type>().value(row).to_string(),
+    })
+}
+
+/// Others with the same states, by way of bytes, if groups 0, 1 and 2 are all.
+fn handed_on(from: &mut Aggregates) -> Aggregates {
+    let mut state = StateWriter::default();
+    state.columns(GROUPS, vec![Arc::new(UInt32Array::from(vec![2, 0, 1]))], &[]).unwrap();
+    from.snapshot(&[2, 0, 1], &mut state).unwrap();
+    let mut bytes = Vec::new();
+    state.finish().write(&mut bytes).unwrap();
+    let state = OperatorState::read(&mut bytes.as_slice()).unwrap();
+    let mut again = aggregates();
+    again.restore(&[2, 0, 1], &mut StateReader::same(state, 0)).unwrap();
+    again
 }
 
 proptest! {
@@ -78,7 +105,12 @@ proptest! {
     ) {
         let mut aggregates = aggregates();
         let mut left: [Vec<Option<i64>>; 3] = Default::default();
-        for part in choices.chunks(cut) {
+        for (number, part) in choices.chunks(cut).enumerate() {
+            if number % 3 > 0 {
+                let again = handed_on(&mut aggregates);
+                // Every other time these go on, which are as they were.
+                aggregates = if number % 3 == 1 { again } else { aggregates };
+            }
             let (mut rows, mut steps, mut wanted): (Vec<Row>, Vec<Step>, Vec<Vec<Option<String>>>) =
                 (Vec::new(), Vec::new(), Vec::new());
             for (does, group, value, which) in part {

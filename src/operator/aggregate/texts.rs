@@ -5,8 +5,11 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, StringBuilder};
 
+use super::kept::{count_column, counts, keep, kept};
 use super::{Reversible, Step};
 use crate::error::Error;
+use crate::operator::state::misfit;
+use crate::operator::{StateReader, StateWriter};
 
 /// The least or the greatest text of each group, by its bytes, of rows that may go: how often each text is there.
 pub(super) struct Texts {
@@ -67,6 +70,29 @@ impl Reversible for Texts {
             }
         }
         Ok(Arc::new(values.finish()))
+    }
+
+    fn snapshot(&mut self, groups: &[u32], state: &mut StateWriter) -> Result<(), Error> {
+        let (mut places, mut values, mut counts) = (Vec::new(), StringBuilder::new(), Vec::new());
+        for (place, group) in groups.iter().enumerate() {
+            for (text, count) in &self.groups[*group as usize] {
+                places.push(place as u32);
+                values.append_value(text);
+                counts.push(*count);
+            }
+        }
+        keep(state, "values", places, vec![Arc::new(values.finish()), count_column(counts)])
+    }
+
+    fn restore(&mut self, groups: &[u32], state: &mut StateReader) -> Result<(), Error> {
+        let (groups, columns) = kept(state, "values", groups)?;
+        let counts = counts(&columns, 1)?;
+        let texts = columns[0].as_string_opt::<i32>().ok_or_else(|| misfit("texts of another type"))?;
+        for ((group, text), count) in groups.into_iter().zip(texts.iter().flatten()).zip(counts) {
+            self.bytes += text.len();
+            self.groups[group as usize].insert(text.into(), *count);
+        }
+        Ok(())
     }
 
     fn size(&self) -> usize {

@@ -5,9 +5,10 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 
 use super::distinct::DistinctValues;
-use super::{Reversible, Step, needs_firsts, one_nan_and_zero_if_float, reads, states};
+use super::{Reversible, Step, bound, needs_firsts, one_nan_and_zero_if_float, reads, states};
 use crate::error::Error;
 use crate::operator::evaluate::{evaluate, evaluate_condition};
+use crate::operator::{StateReader, StateWriter};
 use crate::plan::{AggregateCall, ExprRef};
 
 /// Aggregates over the same rows, which may be taken away again.
@@ -103,6 +104,50 @@ impl Aggregates {
             member.states.run(steps, &own)
         };
         self.members.iter_mut().map(run).collect()
+    }
+
+    /// Hands on the states of these groups, which are the rows of the table [`GROUPS`](super::GROUPS) in their order.
+    ///
+    /// # Errors
+    /// `P002` for an aggregate whose state can't be written.
+    pub(in crate::operator) fn snapshot(
+        &mut self,
+        groups: &[u32],
+        state: &mut StateWriter,
+    ) -> Result<(), Error> {
+        self.grow(bound(groups))?;
+        for (place, (_, values)) in self.distinct.iter().enumerate() {
+            state.scoped(&format!("distinct{place}"), |state| values.snapshot(groups, state))?;
+        }
+        for (place, member) in self.members.iter_mut().enumerate() {
+            state.scoped(&format!("aggregate{place}"), |state| member.states.snapshot(groups, state))?;
+        }
+        Ok(())
+    }
+
+    /// Takes up states that [`Aggregates::snapshot`] handed on. `groups`: the numbers of the rows of
+    /// [`GROUPS`](super::GROUPS).
+    ///
+    /// # Errors
+    /// `K002` if they are of other aggregates.
+    pub(in crate::operator) fn restore(
+        &mut self,
+        groups: &[u32],
+        state: &mut StateReader,
+    ) -> Result<(), Error> {
+        self.grow(bound(groups))?;
+        for (place, (_, values)) in self.distinct.iter_mut().enumerate() {
+            state.scoped(&format!("distinct{place}"), |state| values.restore(groups, state))?;
+        }
+        for (place, member) in self.members.iter_mut().enumerate() {
+            state.scoped(&format!("aggregate{place}"), |state| member.states.restore(groups, state))?;
+        }
+        Ok(())
+    }
+
+    fn grow(&mut self, groups: usize) -> Result<(), Error> {
+        self.distinct.iter_mut().for_each(|(_, values)| values.grow(groups));
+        self.members.iter_mut().try_for_each(|member| member.states.grow(groups))
     }
 
     /// Memory in bytes, estimated.

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, UInt32Array};
 use arrow::buffer::NullBuffer;
-use arrow::compute::{concat_batches, filter_record_batch, take_record_batch};
+use arrow::compute::{concat, concat_batches, filter_record_batch, take_record_batch};
 use arrow::datatypes::{Int64Type, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use arrow::row::{RowConverter, SortField};
@@ -17,8 +17,10 @@ use crate::operator::evaluate::{arrow_failure, evaluate, one_nan_and_zero};
 use crate::operator::keys::{KeyFormat, KeyNumbers};
 use crate::operator::late::{LateRows, Missed, Rejected};
 use crate::operator::sort::{Ties, sort_indices};
+use crate::operator::state::{misfit, with_schema};
+use crate::operator::store::shared;
 use crate::operator::window::WindowAssigner;
-use crate::operator::{BATCH_ROWS, Operator, Output, StateSize};
+use crate::operator::{BATCH_ROWS, Operator, Output, RowCounts, StateReader, StateSize, StateWriter};
 use crate::plan::{OverCall, OverFunction, OverNode, OverTrigger, RankLimit, SortKey, WindowBounds};
 use crate::stream::{StreamBatch, Watermark, event_times};
 
@@ -32,6 +34,7 @@ use crate::stream::{StreamBatch, Watermark, event_times};
 /// Source: Flink's window Top-N and window deduplication.
 pub(super) struct OverAtClose {
     bounds: Option<(WindowBounds, WindowAssigner)>,
+    partition: Vec<usize>,
     keys: KeyFormat,
     order: Vec<SortKey>,
     ties: Ties,
@@ -71,6 +74,7 @@ impl OverAtClose {
         };
         Ok(Self {
             bounds,
+            partition: node.partition.clone(),
             keys: KeyFormat::try_new(&node.partition, input)?,
             order: node.order.clone(),
             ties: if node.latest_first { Ties::LatestFirst } else { Ties::EarliestFirst },
@@ -181,7 +185,7 @@ impl OverAtClose {
         let (rows, numbers): (Vec<_>, Vec<_>) = std::mem::take(&mut open.rows).into_iter().unzip();
         let rows = concat_batches(&self.input, &rows).map_err(|error| arrow_failure(&error))?;
         let pieces: Vec<&dyn Array> = numbers.iter().map(|numbers| numbers as &dyn Array).collect();
-        let numbers = arrow::compute::concat(&pieces).map_err(|error| arrow_failure(&error))?;
+        let numbers = concat(&pieces).map_err(|error| arrow_failure(&error))?;
         let order = sort_indices(&self.order, &rows, &[Arc::clone(&numbers)], self.ties, None)?;
         Ok((rows, numbers.as_primitive().clone(), order))
     }
@@ -228,6 +232,14 @@ impl OverAtClose {
             out.batch(StreamBatch::inserts(rows, arrived));
         }
         Ok(())
+    }
+
+    /// The window of each row.
+    fn windows(&self, rows: &RecordBatch) -> Result<Vec<(i64, i64)>, Error> {
+        let Some((bounds, _)) = &self.bounds else { return Ok(vec![(i64::MAX, 0); rows.num_rows()]) };
+        let (starts, _) = event_times(rows.column(bounds.start))?;
+        let (ends, _) = event_times(rows.column(bounds.end))?;
+        Ok(ends.iter().copied().zip(starts.iter().copied()).collect())
     }
 
     /// The values of ORDER BY, equal where rows are peers; `None`: all rows are.
@@ -287,6 +299,62 @@ impl Operator for OverAtClose {
         while let Some((_, window)) = self.open.pop_first() {
             self.close(window, out)?;
         }
+        Ok(())
+    }
+
+    /// The partitions of open windows as they were first seen, and the rows of windows in the order of arrival.
+    fn snapshot(&mut self, state: &mut StateWriter) -> Result<(), Error> {
+        let (mut ends, mut starts) = (Vec::new(), Vec::new());
+        let mut pieces = vec![self.keys.columns(&KeyNumbers::default(), &[])?];
+        for ((end, start), open) in &self.open {
+            let all: Vec<u32> = (0..open.partitions.bound() as u32).collect();
+            pieces.push(self.keys.columns(&open.partitions, &all)?);
+            ends.resize(ends.len() + all.len(), *end);
+            starts.resize(starts.len() + all.len(), *start);
+        }
+        let column = |place: usize| -> Result<ArrayRef, Error> {
+            let pieces: Vec<&dyn Array> = pieces.iter().map(|piece| piece[place].as_ref()).collect();
+            concat(&pieces).map_err(|error| arrow_failure(&error))
+        };
+        let keys: Vec<usize> = (0..self.partition.len()).collect();
+        let mut columns = keys.iter().map(|key| column(*key)).collect::<Result<Vec<_>, _>>()?;
+        columns.push(Arc::new(Int64Array::from(ends)));
+        columns.push(Arc::new(Int64Array::from(starts)));
+        state.columns("partitions", columns, &keys)?;
+        let rows = self.open.values().flat_map(|open| open.rows.iter().map(|(rows, _)| rows));
+        state.table("rows", shared(&self.input, rows)?, &self.partition);
+        state.number("watermark", self.watermark);
+        Ok(())
+    }
+
+    fn restore(&mut self, state: &mut StateReader, counts: &mut RowCounts) -> Result<(), Error> {
+        let lacks = || misfit("no rows of windows");
+        let partitions = state.columns("partitions")?.ok_or_else(lacks)?;
+        let [keys @ .., ends, starts] = partitions.as_slice() else { return Err(lacks()) };
+        let ends = ends.as_primitive_opt::<Int64Type>().ok_or_else(lacks)?.values();
+        let starts = starts.as_primitive_opt::<Int64Type>().ok_or_else(lacks)?.values();
+        let keys = self.keys.keys_of(keys)?;
+        for (row, window) in ends.iter().copied().zip(starts.iter().copied()).enumerate() {
+            let open = self.open.entry(window).or_default();
+            open.partitions.number(&keys, row);
+            open.arrived = Some(Instant::now());
+        }
+        let rows = with_schema(&self.input, state.table("rows")?.ok_or_else(lacks)?)?;
+        let (keys, windows) = (self.keys.rows(&rows)?, self.windows(&rows)?);
+        let mut from = 0;
+        for run in windows.chunk_by(|one, other| one == other) {
+            let places = from..from + run.len();
+            let open = self.open.get_mut(&run[0]).ok_or_else(lacks)?;
+            let number = |row: usize| open.partitions.find(&keys, row).ok_or_else(lacks);
+            let numbers = places.clone().map(number).collect::<Result<Vec<_>, _>>()?;
+            let places = UInt32Array::from_iter_values(places.map(|place| place as u32));
+            let own = take_record_batch(&rows, &places).map_err(|error| arrow_failure(&error))?;
+            open.rows.push((own, UInt32Array::from(numbers)));
+            open.num_rows += run.len();
+            from += run.len();
+        }
+        self.watermark = state.lowest("watermark").unwrap_or(i64::MIN);
+        counts.held = rows.num_rows() as u64;
         Ok(())
     }
 

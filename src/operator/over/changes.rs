@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, UInt32Array};
+use arrow::array::{Array, ArrayRef, Int64Array, UInt32Array};
 use arrow::compute::{SortOptions, interleave, take, take_record_batch};
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
@@ -12,9 +12,10 @@ use super::compute::{Computer, Part, Work};
 use crate::error::Error;
 use crate::operator::evaluate::{arrow_failure, evaluate, one_nan_and_zero};
 use crate::operator::keys::{KeyFormat, KeyNumbers};
+use crate::operator::state::misfit;
 use crate::operator::store::RowStore;
 use crate::operator::window::{changed, give_changes};
-use crate::operator::{BATCH_ROWS, Operator, Output, StateSize};
+use crate::operator::{BATCH_ROWS, Operator, Output, RowCounts, StateReader, StateSize, StateWriter};
 use crate::plan::{OverCall, OverNode, SortKey};
 use crate::stream::{RowKind, RowKinds, RunningWatermark, StreamBatch, Watermark, event_times};
 
@@ -26,7 +27,8 @@ use crate::stream::{RowKind, RowKinds, RunningWatermark, StreamBatch, Watermark,
 ///
 /// Source: Flink's OVER that is not by time.
 pub(super) struct OverChanges {
-    partition: KeyFormat,
+    /// The columns of PARTITION BY, and their format.
+    partition: (Vec<usize>, KeyFormat),
     order: Vec<SortKey>,
     sorter: Option<RowConverter>,
     latest_first: bool,
@@ -96,7 +98,7 @@ impl OverChanges {
             }
         };
         Ok(Self {
-            partition: KeyFormat::try_new(&node.partition, input)?,
+            partition: (node.partition.clone(), KeyFormat::try_new(&node.partition, input)?),
             order: node.order.clone(),
             sorter: converter(order.collect::<Result<_, Error>>()?)?,
             latest_first: node.latest_first,
@@ -112,25 +114,15 @@ impl OverChanges {
     }
 
     fn process(&mut self, batch: &StreamBatch, out: &mut Output) -> Result<(), Error> {
-        let keys = self.partition.rows(&batch.rows)?;
+        let keys = self.partition.1.rows(&batch.rows)?;
         let order = self.sort_keys(&batch.rows)?;
-        let identities = match &self.identity {
-            None => None,
-            Some((columns, converter)) => {
-                let columns: Vec<ArrayRef> =
-                    columns.iter().map(|column| Arc::clone(batch.rows.column(*column))).collect();
-                Some(converter.convert_columns(&columns).map_err(|error| arrow_failure(&error))?)
-            }
-        };
+        let identities = self.identities(&batch.rows)?;
         let kinds = batch.kinds.as_ref().map(|kinds| kinds.values());
         let kind = |row: usize| kinds.map_or(RowKind::Insert, |kinds| kinds[row]);
         let comes = |row: &u32| matches!(kind(*row as usize), RowKind::Insert | RowKind::UpdateAfter);
         let new = UInt32Array::from_iter_values((0..batch.num_rows() as u32).filter(comes));
         let new = take_record_batch(&batch.rows, &new).map_err(|error| arrow_failure(&error))?;
         let mut slots = self.store.add(new)?.into_iter();
-        let bytes = |rows: &Option<Rows>, row: usize| -> Box<[u8]> {
-            rows.as_ref().map_or_else(Box::default, |rows| Box::from(rows.row(row).data()))
-        };
         let mut given = Given { pieces: vec![Vec::new(); self.calls.len()], ..Given::default() };
         let mut row = 0;
         while row < batch.num_rows() {
@@ -171,6 +163,12 @@ impl OverChanges {
         let columns = self.order.iter().map(|key| evaluate(&key.expr, rows).map(one_nan_and_zero));
         let columns: Vec<ArrayRef> = columns.collect::<Result<_, _>>()?;
         sorter.convert_columns(&columns).map(Some).map_err(|error| arrow_failure(&error))
+    }
+
+    fn identities(&self, rows: &RecordBatch) -> Result<Option<Rows>, Error> {
+        let Some((columns, converter)) = &self.identity else { return Ok(None) };
+        let columns: Vec<ArrayRef> = columns.iter().map(|column| Arc::clone(rows.column(*column))).collect();
+        converter.convert_columns(&columns).map(Some).map_err(|error| arrow_failure(&error))
     }
 
     /// Takes a row out of its partition and puts one in; notes what has changed.
@@ -290,6 +288,11 @@ impl OverChanges {
     }
 }
 
+/// A row as bytes; none without such columns.
+fn bytes(rows: &Option<Rows>, row: usize) -> Box<[u8]> {
+    rows.as_ref().map_or_else(Box::default, |rows| Box::from(rows.row(row).data()))
+}
+
 impl Given {
     /// Keeps values that changes refer to; gives their number.
     fn piece(&mut self, values: &[ArrayRef]) -> usize {
@@ -317,6 +320,39 @@ impl Operator for OverChanges {
 
     fn process_watermark(&mut self, watermark: Watermark, out: &mut Output) -> Result<(), Error> {
         out.watermark(watermark);
+        Ok(())
+    }
+
+    /// The rows, by partition, in order, each with its arrival. Their values are computed again.
+    fn snapshot(&mut self, state: &mut StateWriter) -> Result<(), Error> {
+        let partitions = self.numbers.all();
+        let entries = || partitions.iter().flat_map(|number| &self.partitions[*number as usize].rows);
+        let slots: Vec<u32> = entries().map(|entry| entry.slot).collect();
+        let arrivals = Int64Array::from_iter_values(entries().map(|entry| entry.arrival));
+        state.number("next_row", self.next_row);
+        self.store.snapshot(state, "rows", &self.partition.0, slots, vec![Arc::new(arrivals)])
+    }
+
+    fn restore(&mut self, state: &mut StateReader, counts: &mut RowCounts) -> Result<(), Error> {
+        let lacks = || misfit("no rows of partitions");
+        let taken_up = self.store.restore(state, "rows")?.ok_or_else(lacks)?;
+        let [arrivals] = taken_up.numbers()?;
+        let rows = &taken_up.rows;
+        let keys = self.partition.1.rows(rows)?;
+        let (order, identities) = (self.sort_keys(rows)?, self.identities(rows)?);
+        for (row, arrival) in arrivals.iter().enumerate() {
+            let number = self.numbers.number(&keys, row);
+            self.partitions.resize_with(self.numbers.bound(), Partition::default);
+            let (key, identity) = (bytes(&order, row), bytes(&identities, row));
+            let entry = Entry { key, arrival: *arrival, slot: row as u32, identity };
+            self.partitions[number as usize].rows.push(entry);
+        }
+        for number in 0..self.partitions.len() {
+            let values = self.compute(&self.partitions[number].rows)?;
+            self.partitions[number].values = values;
+        }
+        self.next_row = state.highest("next_row").unwrap_or(0);
+        counts.held = 0;
         Ok(())
     }
 

@@ -5,12 +5,16 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::operator::create;
-use crate::operator::testing::{Row, column, input, lines, plan_node, record_batch};
-use crate::plan::{FrameBound, FrameUnit, Operation, OverFrame, OverFunction, OverTrigger};
+use crate::operator::testing::{Row, Step, column, input, lines, plan_node, record_batch, respread};
+use crate::plan::{FrameBound, FrameUnit, Operation, OverFrame, OverFunction, OverTrigger, PlanNode};
 use crate::stream::StreamElement;
 
 /// The number of the row, and the value of the one behind it.
 fn over() -> Box<dyn Operator> {
+    create(&node(), &input()).unwrap()
+}
+
+fn node() -> PlanNode {
     let frame = OverFrame { unit: FrameUnit::Rows, start: FrameBound::Unbounded, end: FrameBound::Offset(0) };
     let call = |function| OverCall { function, frame, text: "call".to_owned() };
     let default = datafusion_common::ScalarValue::Int64(None);
@@ -26,7 +30,7 @@ fn over() -> Box<dyn Operator> {
     };
     let mut fields: Vec<Field> = input().fields().iter().map(|field| field.as_ref().clone()).collect();
     fields.extend(["n", "next"].map(|name| Field::new(name, DataType::Int64, true)));
-    create(&plan_node(Operation::Over(Box::new(node)), Arc::new(Schema::new(fields))), &input()).unwrap()
+    plan_node(Operation::Over(Box::new(node)), Arc::new(Schema::new(fields)))
 }
 
 type Change = (RowKind, &'static str, i64);
@@ -131,4 +135,35 @@ proptest! {
         expected.sort();
         prop_assert_eq!(left, expected);
     }
+}
+
+#[test]
+fn partitions_go_on_in_other_subtasks() {
+    use RowKind::{Delete, Insert};
+    let names = ["a", "b", "c", "dd", "e", "f", ""];
+    let rows = |kind: RowKind, value: i64| {
+        let rows: Vec<Row> = names.iter().map(|name| (None, Some(*name), Some(value))).collect();
+        let mut batch = StreamBatch::inserts(record_batch(&rows), Instant::now());
+        batch.kinds = Some(RowKinds::new(vec![kind; rows.len()]));
+        Step::First(batch)
+    };
+    let parts = [
+        vec![rows(Insert, 5), rows(Insert, 7)],
+        vec![rows(Insert, 6)],
+        vec![rows(Delete, 7), rows(Insert, 5)],
+    ];
+    let given = respread(&node(), &input(), [&[1], &[]], &parts);
+    let (mut left, mut gone) = (Vec::new(), Vec::new());
+    for line in &given {
+        let (kind, row) = line.split_once(' ').unwrap();
+        if matches!(kind, "+I" | "+U") { left.push(row) } else { gone.push(row) }
+    }
+    for row in gone {
+        left.remove(left.iter().position(|known| *known == row).unwrap());
+    }
+    let of = |name: &&str| ["5,1,5", "5,2,6", "6,3,NULL"].map(|cells| format!("NULL,{name},{cells}"));
+    let mut expected: Vec<String> = names.iter().flat_map(of).collect();
+    expected.sort();
+    left.sort_unstable();
+    assert_eq!(left, expected);
 }

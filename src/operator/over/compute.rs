@@ -11,8 +11,9 @@ use datafusion_common::ScalarValue;
 use super::frame::{self, Span};
 use super::over_nulls::ShiftOverNulls;
 use crate::error::Error;
-use crate::operator::aggregate::{Aggregate, Place, Step};
+use crate::operator::aggregate::{Aggregate, Place, Step, count_column, counts, keep, kept};
 use crate::operator::evaluate::{arrow_failure, evaluate, failure};
+use crate::operator::{StateReader, StateWriter};
 use crate::plan::{ExprRef, FrameBound, FrameUnit, OverCall, OverFrame, OverFunction};
 
 /// The rows of one group in a [`Work`]: first those that are known already, then the new ones.
@@ -272,6 +273,88 @@ impl Computer {
             }
         }
         self.cleared.push(group);
+    }
+
+    /// Hands on how far these groups are, which are the rows of the operator's table of groups in their order, and what is known
+    /// of their rows.
+    ///
+    /// # Errors
+    /// `P002` for an aggregate whose state can't be written.
+    pub(super) fn snapshot(
+        &mut self,
+        groups: &[u32],
+        input: &SchemaRef,
+        state: &mut StateWriter,
+    ) -> Result<(), Error> {
+        let cleared = std::mem::take(&mut self.cleared).into_iter();
+        let clear: Vec<Step> = cleared.map(|group| Step::Clear { group }).collect();
+        let nothing = RecordBatch::new_empty(Arc::clone(input));
+        let places = || 0..groups.len() as u32;
+        let progress = |part: fn(&Progress) -> u64| {
+            count_column(groups.iter().map(|group| part(&self.progress[*group as usize])).collect())
+        };
+        let progress = [progress(|of| of.rows), progress(|of| of.peers), progress(|of| of.retained)];
+        keep(state, "progress", places(), progress.to_vec())?;
+        for (place, call) in self.calls.iter_mut().enumerate() {
+            state.scoped(&format!("call{place}"), |state| match call {
+                Call::Aggregate { aggregate, spans, .. } => {
+                    let bound = |bound: fn(&Span) -> u64| {
+                        count_column(groups.iter().map(|group| bound(&spans[*group as usize])).collect())
+                    };
+                    let bounds = vec![bound(|span| span.start), bound(|span| span.end)];
+                    keep(state, "spans", places(), bounds)?;
+                    if !clear.is_empty() {
+                        aggregate.run(&clear, &nothing, spans.len())?;
+                    }
+                    aggregate.snapshot(groups, state)
+                }
+                Call::ShiftOverNulls(shift) => shift.snapshot(groups, input, state),
+                Call::RowNumber
+                | Call::Rank
+                | Call::DenseRank
+                | Call::PercentRank
+                | Call::CumeDist
+                | Call::Ntile(_)
+                | Call::Shift { .. } => Ok(()),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Takes up what [`Computer::snapshot`] handed on; there is room for the groups. `groups`: the numbers of the rows of that
+    /// table.
+    ///
+    /// # Errors
+    /// `K002` if it is of other calls.
+    pub(super) fn restore(&mut self, groups: &[u32], state: &mut StateReader) -> Result<(), Error> {
+        let (own, columns) = kept(state, "progress", groups)?;
+        let (rows, peers) = (counts(&columns, 0)?, counts(&columns, 1)?);
+        let retained = counts(&columns, 2)?;
+        for (row, group) in own.into_iter().enumerate() {
+            self.progress[group as usize] =
+                Progress { rows: rows[row], peers: peers[row], retained: retained[row] };
+        }
+        for (place, call) in self.calls.iter_mut().enumerate() {
+            state.scoped(&format!("call{place}"), |state| match call {
+                Call::Aggregate { aggregate, spans, .. } => {
+                    let (own, columns) = kept(state, "spans", groups)?;
+                    let bounds = counts(&columns, 0)?.iter().zip(counts(&columns, 1)?);
+                    for (group, (start, end)) in own.into_iter().zip(bounds) {
+                        spans[group as usize] = Span { start: *start, end: *end };
+                    }
+                    aggregate.restore(groups, state)
+                }
+                Call::ShiftOverNulls(shift) => shift.restore(groups, state),
+                Call::RowNumber
+                | Call::Rank
+                | Call::DenseRank
+                | Call::PercentRank
+                | Call::CumeDist
+                | Call::Ntile(_)
+                | Call::Shift { .. } => Ok(()),
+            })?;
+        }
+        Ok(())
     }
 
     /// How far back frames reach in time where they do no further; `None`: something needs rows

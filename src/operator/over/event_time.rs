@@ -1,21 +1,24 @@
 //! OVER by event time: rows get their values when the watermark has passed them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{ArrayRef, AsArray, BooleanArray, UInt32Array};
+use arrow::array::{ArrayRef, AsArray, BooleanArray, Int64Array, UInt32Array};
 use arrow::compute::{filter_record_batch, take};
 use arrow::datatypes::{Int64Type, SchemaRef};
 use arrow::record_batch::RecordBatch;
 
 use super::compute::{Computer, Part, Work};
 use crate::error::Error;
+use crate::operator::aggregate::GROUPS;
 use crate::operator::evaluate::arrow_failure;
 use crate::operator::in_time::in_time;
 use crate::operator::keys::{KeyFormat, KeyNumbers};
 use crate::operator::late::LateRows;
+use crate::operator::state::misfit;
 use crate::operator::store::RowStore;
-use crate::operator::{BATCH_ROWS, Operator, Output, StateSize};
+use crate::operator::{BATCH_ROWS, Operator, Output, RowCounts, StateReader, StateSize, StateWriter};
 use crate::plan::{OverNode, RankLimit};
 use crate::stream::{RunningWatermark, StreamBatch, TimeUnit, Watermark, event_times};
 
@@ -29,7 +32,9 @@ use crate::stream::{RunningWatermark, StreamBatch, TimeUnit, Watermark, event_ti
 pub(super) struct OverEventTime {
     time: usize,
     unit: TimeUnit,
+    input: SchemaRef,
     schema: SchemaRef,
+    partition: Vec<usize>,
     keys: KeyFormat,
     numbers: KeyNumbers,
     groups: Vec<Group>,
@@ -48,6 +53,9 @@ pub(super) struct OverEventTime {
     arrived: Option<Instant>,
     late: Option<LateRows>,
 }
+
+/// The table of the rows that are kept: of each group those that come again, then those that wait, in order.
+const ROWS: &str = "rows";
 
 #[derive(Default)]
 struct Group {
@@ -85,7 +93,9 @@ impl OverEventTime {
         Ok(Self {
             time,
             unit,
+            input: input.clone(),
             schema: schema.clone(),
+            partition: node.partition.clone(),
             keys: KeyFormat::try_new(&node.partition, input)?,
             numbers: KeyNumbers::default(),
             groups: Vec::new(),
@@ -272,6 +282,65 @@ impl Operator for OverEventTime {
         self.watermark = self.watermark.max(watermark.0);
         out.watermark(watermark);
         Ok(())
+    }
+
+    /// Groups by key, and of each how far its values are; the rows that come again, and those that wait.
+    fn snapshot(&mut self, state: &mut StateWriter) -> Result<(), Error> {
+        let groups = self.numbers.all();
+        let mut columns = self.keys.columns(&self.numbers, &groups)?;
+        let keys: Vec<usize> = (0..columns.len()).collect();
+        let last_time = |number: &u32| {
+            let time = self.groups[*number as usize].last_time;
+            let deadline = (time.saturating_add(self.reach_us?), *number);
+            self.deadlines.contains(&deadline).then_some(time)
+        };
+        columns.push(Arc::new(groups.iter().map(last_time).collect::<Int64Array>()));
+        state.columns(GROUPS, columns, &keys)?;
+        let retained = groups.iter().flat_map(|number| &self.groups[*number as usize].retained).copied();
+        let slots: Vec<u32> = retained.chain(self.held.values().map(|(slot, _)| *slot)).collect();
+        let waits = (0..slots.len()).map(|place| Some(place >= slots.len() - self.held.len()));
+        let waits: BooleanArray = waits.collect();
+        self.store.snapshot(state, ROWS, &self.partition, slots, vec![Arc::new(waits)])?;
+        state.number("watermark", self.watermark);
+        self.computer.snapshot(&groups, &self.input, state)
+    }
+
+    fn restore(&mut self, state: &mut StateReader, counts: &mut RowCounts) -> Result<(), Error> {
+        let lacks = || misfit("no groups");
+        let columns = state.columns(GROUPS)?.ok_or_else(lacks)?;
+        let (last_times, keys) = columns.split_last().ok_or_else(lacks)?;
+        let last_times = last_times.as_primitive_opt::<Int64Type>().ok_or_else(lacks)?;
+        let keys = self.keys.keys_of(keys)?;
+        let groups: Vec<u32> = (0..last_times.len()).map(|row| self.numbers.number(&keys, row)).collect();
+        self.groups.resize_with(self.numbers.bound(), Group::default);
+        self.computer.grow(self.numbers.bound());
+        for (number, last_time) in groups.iter().zip(last_times) {
+            if let (Some(time), Some(reach_us)) = (last_time, self.reach_us) {
+                self.groups[*number as usize].last_time = time;
+                self.deadlines.insert((time.saturating_add(reach_us), *number));
+            }
+        }
+        let taken_up = self.store.restore(state, ROWS)?.ok_or_else(lacks)?;
+        let [waits] = taken_up.flags()?;
+        let keys = self.keys.rows(&taken_up.rows)?;
+        let (times, _) = event_times(taken_up.rows.column(self.time))?;
+        for (row, (time, waits)) in times.iter().zip(waits.values()).enumerate() {
+            let number = self.numbers.find(&keys, row).ok_or_else(lacks)?;
+            let (slot, group) = (row as u32, &mut self.groups[number as usize]);
+            if !waits {
+                group.retained.push_back(slot);
+                continue;
+            }
+            group.waiting += 1;
+            self.held.insert((*time, self.next_row), (slot, number));
+            self.next_row += 1;
+        }
+        if !self.held.is_empty() {
+            self.arrived = Some(Instant::now());
+        }
+        self.watermark = state.lowest("watermark").unwrap_or(i64::MIN);
+        counts.held = self.held.len() as u64;
+        self.computer.restore(&groups, state)
     }
 
     fn state(&self) -> StateSize {

@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, new_empty_array};
-use arrow::compute::interleave;
+use arrow::array::{Array, ArrayRef, UInt32Array, new_empty_array};
+use arrow::compute::{concat, interleave, take};
+use arrow::datatypes::SchemaRef;
 use datafusion_common::ScalarValue;
 
 use super::compute::Work;
 use crate::error::Error;
+use crate::operator::aggregate::{keep, kept};
 use crate::operator::evaluate::{arrow_failure, evaluate, failure};
+use crate::operator::state::misfit;
+use crate::operator::{StateReader, StateWriter};
 use crate::plan::ExprRef;
 
 /// `LAG(value, by, default) IGNORE NULLS`; below zero LEAD, which needs all rows of the partition at once.
@@ -89,6 +93,41 @@ impl ShiftOverNulls {
         }
         let pieces: Vec<&dyn Array> = pieces.iter().map(AsRef::as_ref).collect();
         interleave(&pieces, &picks).map_err(|error| arrow_failure(&error))
+    }
+
+    /// Hands on the values of groups that are the rows of a table.
+    pub(super) fn snapshot(
+        &self,
+        groups: &[u32],
+        input: &SchemaRef,
+        state: &mut StateWriter,
+    ) -> Result<(), Error> {
+        let data_type = self.value.data_type(input).map_err(failure)?;
+        let empty = new_empty_array(&data_type);
+        let mut pieces: Vec<&dyn Array> = vec![empty.as_ref()];
+        let mut places = Vec::new();
+        for (place, group) in groups.iter().enumerate() {
+            if let Some(values) = &self.before[*group as usize] {
+                places.extend(std::iter::repeat_n(place as u32, values.len()));
+                pieces.push(values.as_ref());
+            }
+        }
+        let values = concat(&pieces).map_err(|error| arrow_failure(&error))?;
+        keep(state, "before", places, vec![values])
+    }
+
+    /// Takes up values that [`ShiftOverNulls::snapshot`] handed on.
+    pub(super) fn restore(&mut self, groups: &[u32], state: &StateReader) -> Result<(), Error> {
+        let (groups, columns) = kept(state, "before", groups)?;
+        let values = columns.first().ok_or_else(|| misfit("no values"))?;
+        let mut from = 0;
+        for run in groups.chunk_by(|one, other| one == other) {
+            let rows = UInt32Array::from_iter_values(from..from + run.len() as u32);
+            let own = take(values, &rows, None).map_err(|error| arrow_failure(&error))?;
+            self.before[run[0] as usize] = Some(own);
+            from += run.len() as u32;
+        }
+        Ok(())
     }
 
     /// Memory in bytes, estimated.

@@ -3,11 +3,15 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion_functions_aggregate::bit_and_or_xor::bit_or_udaf;
 use datafusion_functions_aggregate::count::count_udaf;
+use datafusion_functions_aggregate::min_max::max_udaf;
 use datafusion_physical_expr::aggregate::AggregateExprBuilder;
 use proptest::prelude::*;
 
-use crate::operator::testing::{MS, Row, column, input, plan_node, run, running};
+use crate::operator::testing::{
+    MS, Row, Step, column, input, plan_node, respread, run, running, stream_batch,
+};
 use crate::operator::{Operator, RowCounts, create};
 use crate::plan::*;
 use crate::stream::TimeUnit;
@@ -32,20 +36,149 @@ fn count(frame: OverFrame) -> OverCall {
 }
 
 fn by_time(calls: Vec<OverCall>, limit: Option<RankLimit>) -> Box<dyn Operator> {
+    operator(by_time_node(calls, limit))
+}
+
+fn by_time_node(calls: Vec<OverCall>, limit: Option<RankLimit>) -> OverNode {
     let trigger = OverTrigger::EventTime { time: 0, unit: TimeUnit::Millisecond };
-    operator(OverNode {
-        trigger,
-        partition: vec![1],
-        order: vec![],
-        latest_first: false,
-        calls,
-        limit,
-        identity: None,
-    })
+    OverNode { trigger, partition: vec![1], order: vec![], latest_first: false, calls, limit, identity: None }
 }
 
 fn operator(node: OverNode) -> Box<dyn Operator> {
-    create(&plan_node(Operation::Over(Box::new(node.clone())), output(node.calls.len())), &input()).unwrap()
+    create(&over_node(node), &input()).unwrap()
+}
+
+fn over_node(node: OverNode) -> PlanNode {
+    let output = output(node.calls.len());
+    plan_node(Operation::Over(Box::new(node)), output)
+}
+
+/// Rows in three parts of two batches each, with a watermark after each batch.
+fn thirds(rows: &[Row], delay: i64) -> [Vec<Step>; 3] {
+    let (running, sixth) = (running(rows, delay), rows.len() / 6);
+    [0, 1, 2].map(|part| {
+        let batches = [2 * part, 2 * part + 1].map(|batch| {
+            let (from, to) = (batch * sixth, if batch == 5 { rows.len() } else { (batch + 1) * sixth });
+            let rows = Step::First(stream_batch(&rows[from..to], &running[from..to]));
+            [rows, Step::Watermark(running[to])]
+        });
+        batches.into_iter().flatten().collect()
+    })
+}
+
+/// Rows of seven keys, whose times go back a little.
+fn rows_of_seven_keys() -> Vec<Row> {
+    let names = [Some("a"), Some("b"), Some("c"), Some("dd"), Some("eee"), Some("f"), Some("")];
+    (0..120).map(|row| (Some(row / 2 - row * 7 % 5), names[row as usize * 5 % 7], Some(row))).collect()
+}
+
+#[test]
+fn keys_go_on_in_other_subtasks() {
+    let rows = rows_of_seven_keys();
+    let (mut expected, late) = expected(&rows, 3);
+    expected.sort();
+    assert!(late > 0);
+    let node = over_node(by_time_node(all_calls(), None));
+    let given = respread(&node, &input(), [&[1], &[]], &thirds(&rows, 3));
+    let mut given = cells(&given);
+    given.sort();
+    assert_eq!(given, expected);
+}
+
+#[test]
+fn what_is_known_of_rows_goes_on_in_other_subtasks() {
+    let rows: Vec<Row> = rows_of_seven_keys()
+        .into_iter()
+        .map(|(time, key, value)| (time, key, value.filter(|value| value % 3 > 0)))
+        .collect();
+    let lag = OverFunction::Shift {
+        value: column(2),
+        by: 2,
+        default: datafusion_common::ScalarValue::Int64(Some(-1)),
+        ignores_nulls: true,
+    };
+    let aggregate = |function: Arc<datafusion_expr::AggregateUDF>, distinct: bool| {
+        let built = AggregateExprBuilder::new(function, vec![column(2)]).schema(input()).alias("c");
+        let function = Arc::new(built.with_distinct(distinct).build().unwrap());
+        let call = AggregateCall { function, filter: None, order_sensitive: true, inexact: true };
+        OverFunction::Aggregate(call)
+    };
+    let (max, any) = (max_udaf, bit_or_udaf);
+    let last = |ignores_nulls| OverFunction::End { value: column(2), is_last: true, ignores_nulls };
+    let nth = OverFunction::Nth { value: column(2), n: 2, ignores_nulls: true };
+    let calls = vec![
+        call(lag, ROW),
+        call(aggregate(max(), false), ROW),
+        call(aggregate(max(), false), rows_frame(-4, 0)),
+        call(aggregate(any(), false), ROW),
+        call(aggregate(any(), false), rows_frame(-4, 0)),
+        call(aggregate(count_udaf(), true), range_frame(20)),
+        call(last(true), ROW),
+        call(last(false), rows_frame(-3, -1)),
+        call(nth, ROW),
+    ];
+    let given = respread(&over_node(by_time_node(calls, None)), &input(), [&[1], &[]], &thirds(&rows, 10));
+    assert_eq!(given.len(), rows.len());
+    // Of the last row of a key by time, worked out from all of its rows.
+    let own = rows.iter().filter(|row| row.1 == Some("a"));
+    let mut own: Vec<(i64, Option<i64>)> = own.map(|row| (row.0.unwrap(), row.2)).collect();
+    own.sort_by_key(|row| row.0);
+    let known: Vec<i64> = own.iter().filter_map(|row| row.1).collect();
+    let (end, value) = *own.last().unwrap();
+    let text = |value: Option<i64>| value.map_or("NULL".to_owned(), |value| value.to_string());
+    let before = known.len() - usize::from(value.is_some());
+    let last_five = own[own.len() - 5..].iter().filter_map(|row| row.1);
+    let expected = [
+        text(value),
+        text(known[..before].iter().rev().nth(1).copied()),
+        text(known.iter().max().copied()),
+        text(last_five.clone().max()),
+        text(known.iter().copied().reduce(|one, other| one | other)),
+        text(last_five.reduce(|one, other| one | other)),
+        own.iter().filter(|row| row.0 >= end - 20 && row.1.is_some()).count().to_string(),
+        text(known.last().copied()),
+        text(own[own.len() - 2].1),
+        text(known.get(1).copied()),
+    ];
+    let line = given.iter().filter_map(|line| line.split_once(",a,")).map(|(_, cells)| cells);
+    assert!(
+        line.clone().any(|cells| cells == expected.join(",")),
+        "{expected:?} is none of {:?}",
+        line.collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn partitions_go_on_in_other_subtasks() {
+    let rows = rows_of_seven_keys();
+    let node = OverNode {
+        trigger: OverTrigger::End,
+        order: vec![SortKey { expr: column(2), descending: true, nulls_first: false }],
+        ..by_time_node(vec![call(OverFunction::RowNumber, ROW)], Some(RankLimit { call: 0, most: 2 }))
+    };
+    let given = respread(&over_node(node), &input(), [&[1], &[]], &thirds(&rows, 3));
+    // Row n has the key 5n mod 7, so each key has every seventh row.
+    let mut expected: Vec<String> = (106..120)
+        .map(|row| format!("{},{row},{}", rows[row as usize].1.unwrap(), if row < 113 { 2 } else { 1 }))
+        .collect();
+    expected.sort();
+    let mut given = cells(&given);
+    given.sort();
+    assert_eq!(given, expected);
+}
+
+#[test]
+fn partitions_stay_in_the_order_in_which_they_were_seen() {
+    let node = OverNode {
+        trigger: OverTrigger::End,
+        order: vec![SortKey { expr: column(2), descending: false, nulls_first: false }],
+        ..by_time_node(vec![call(OverFunction::RowNumber, ROW)], Some(RankLimit { call: 0, most: 1 }))
+    };
+    // The first partition that is seen loses its first row before the state is handed on.
+    let mut rows: Vec<Row> = vec![(Some(0), Some("z"), Some(9)), (Some(0), Some("a"), Some(1))];
+    rows.extend((0..40_000).map(|row| (Some(row), Some("z"), Some(row % 3))));
+    let (given, _) = run(operator(node).as_mut(), &rows, 0, 8_192);
+    assert_eq!(cells(&given), ["z,0,1", "a,1,1"]);
 }
 
 fn output(calls: usize) -> SchemaRef {

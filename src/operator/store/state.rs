@@ -52,14 +52,32 @@ pub(in crate::operator) fn hand_on<'a>(
     kept_rows: impl Iterator<Item = (usize, usize)>,
     more: Vec<ArrayRef>,
 ) -> Result<(), Error> {
+    let (mut before, mut count) = (Vec::new(), 0);
+    let counted = batches.inspect(|batch| {
+        before.push(count);
+        count += batch.num_rows();
+    });
+    let rows = shared(schema, counted)?;
+    if u32::try_from(count).is_err() {
+        return Err(Error::internal("rows", "more than 4,294,967,295 rows in a state"));
+    }
+    state.table(name, rows, keys);
+    let places = UInt32Array::from_iter_values(kept_rows.map(|(batch, row)| (before[batch] + row) as u32));
+    let mut columns: Vec<ArrayRef> = vec![Arc::new(places)];
+    columns.extend(more);
+    state.columns_of(name, &kept(name), columns)
+}
+
+/// Batches as they are, but for small ones, as a table of state: one batch at least.
+pub(in crate::operator) fn shared<'a>(
+    schema: &SchemaRef,
+    batches: impl Iterator<Item = &'a RecordBatch>,
+) -> Result<Vec<RecordBatch>, Error> {
     // Whatever the batches say of names and NULLs.
     let field = |field: &Arc<Field>| field.as_ref().clone().with_nullable(true);
     let schema = Arc::new(Schema::new(schema.fields().iter().map(field).collect::<Vec<_>>()));
-    let (mut rows, mut before, mut count) = (Vec::new(), Vec::new(), 0);
-    let (mut small, mut small_rows) = (Vec::new(), 0);
+    let (mut rows, mut small, mut small_rows) = (Vec::new(), Vec::new(), 0);
     for batch in batches {
-        before.push(count);
-        count += batch.num_rows();
         let batch = with_schema(&schema, batch.clone())?;
         if batch.num_rows() < FEW_ROWS && small_rows < BATCH_ROWS {
             small_rows += batch.num_rows();
@@ -71,17 +89,10 @@ pub(in crate::operator) fn hand_on<'a>(
         small_rows = 0;
     }
     rows.extend(together(&schema, &mut small)?);
-    if u32::try_from(count).is_err() {
-        return Err(Error::internal("rows", "more than 4,294,967,295 rows in a state"));
-    }
     if rows.is_empty() {
         rows.push(RecordBatch::new_empty(schema));
     }
-    state.table(name, rows, keys);
-    let places = UInt32Array::from_iter_values(kept_rows.map(|(batch, row)| (before[batch] + row) as u32));
-    let mut columns: Vec<ArrayRef> = vec![Arc::new(places)];
-    columns.extend(more);
-    state.columns_of(name, &kept(name), columns)
+    Ok(rows)
 }
 
 /// Small batches as one.

@@ -149,7 +149,8 @@ impl Recipe {
                 let mut call = Call { function, args, filter, steady: None, is_native, state_columns };
                 if !is_native && is_unsteady(call.function.fun()) {
                     call.steady = Some(call.arg_types(input)?.into());
-                    state_columns = Steady::state_columns(&call.function, call.args.len()).map_err(failure)?;
+                    state_columns =
+                        Steady::state_columns(&call.function, call.args.len()).map_err(failure)?;
                 }
                 Ok(Call { state_columns, ..call })
             })

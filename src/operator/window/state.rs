@@ -70,9 +70,7 @@ impl WindowAggregate {
             let (next_end, last_end) = (key.end, key.start);
             let sealed = match running.as_slice() {
                 [only] => only.sealed.compact()?,
-                several => {
-                    merge(&self.recipe, several.iter().map(|part| &part.sealed), &mut ids)?.seal()?
-                }
+                several => merge(&self.recipe, several.iter().map(|part| &part.sealed), &mut ids)?.seal()?,
             };
             self.running = Some(Cumulated { sealed, next_end, last_end });
         }

@@ -14,6 +14,8 @@ use crate::plan::is_registered;
 
 /// Rows that the accumulator gets at a time.
 const CHUNK_ROWS: usize = 1_024;
+/// The same where a state is small.
+const FEW_ROWS: usize = 64;
 /// Pieces of batches that are held before they are copied into one.
 const MOST_PIECES: usize = 16;
 
@@ -21,10 +23,18 @@ const MOST_PIECES: usize = 16;
 /// is given, and what one does that a program has registered nobody knows.
 pub(super) fn is_unsteady(function: &AggregateUDF) -> bool {
     let name = function.name();
-    is_registered(function) || name.starts_with("approx_percentile") || name == "approx_median"
+    is_registered(function)
+        || name.starts_with("approx_percentile")
+        || name == "approx_median"
+        || is_of_pairs(name)
 }
 
-/// Gives the rows of a group to an accumulator by 1,024s, however they come. In between there is its state: an
+/// Sums of products around means, which a state that is taken up has otherwise in the last digits.
+fn is_of_pairs(name: &str) -> bool {
+    name.starts_with("covar_") || name.starts_with("regr_")
+}
+
+/// Gives the rows of a group to an accumulator by 1,024s or 64s, however they come. In between there is its state: an
 /// accumulator that took up a state may go on otherwise than the one that gave it, so all do.
 #[derive(Debug)]
 pub(super) struct Steady {
@@ -35,12 +45,14 @@ pub(super) struct Steady {
     /// For each piece of a batch its columns.
     held: Vec<Vec<ArrayRef>>,
     rows: usize,
+    chunk_rows: usize,
 }
 
 impl Steady {
     pub(super) fn new(function: &Arc<AggregateFunctionExpr>, arg_types: &Arc<[DataType]>) -> Self {
+        let chunk_rows = if is_of_pairs(function.fun().name()) { FEW_ROWS } else { CHUNK_ROWS };
         let (function, arg_types) = (Arc::clone(function), Arc::clone(arg_types));
-        Self { function, arg_types, state: None, held: Vec::new(), rows: 0 }
+        Self { function, arg_types, state: None, held: Vec::new(), rows: 0, chunk_rows }
     }
 
     /// Columns of the state: whether there is one of the accumulator, it, and the held rows as lists.
@@ -97,11 +109,11 @@ impl Accumulator for Steady {
         let rows = values.first().map_or(0, |column| column.len());
         let mut from = 0;
         while from < rows {
-            let taken = (rows - from).min(CHUNK_ROWS - self.rows);
+            let taken = (rows - from).min(self.chunk_rows - self.rows);
             self.held.push(values.iter().map(|column| column.slice(from, taken)).collect());
             self.rows += taken;
             from += taken;
-            if self.rows == CHUNK_ROWS {
+            if self.rows == self.chunk_rows {
                 self.flush()?;
             } else if self.held.len() > MOST_PIECES {
                 self.compact()?;
@@ -148,9 +160,7 @@ impl Accumulator for Steady {
         for row in 0..is_there.len() {
             if is_there.value(row) {
                 self.state = Some(match self.state {
-                    None => {
-                        inner.iter().map(|column| owned(column, row)).collect::<Result<Vec<_>>>()?
-                    }
+                    None => inner.iter().map(|column| owned(column, row)).collect::<Result<Vec<_>>>()?,
                     Some(_) => {
                         let mut accumulator = self.without_held()?;
                         let other: Vec<ArrayRef> = inner.iter().map(|column| column.slice(row, 1)).collect();

@@ -98,6 +98,7 @@ pub(crate) fn registry(zone: &str) -> FunctionRegistry {
         aggregates.insert(function.name().to_lowercase(), function);
     };
     datafusion_functions_aggregate::all_default_aggregate_functions().into_iter().for_each(&mut add);
+    aggregates.extend(aggregate::of_more_names());
     aggregates.extend(aggregate::all().into_iter().map(|(name, function)| (name.to_owned(), function)));
 
     let mut windows = HashMap::new();

@@ -12,7 +12,7 @@ use super::{InputCut, JobCut, LinkCut, MergeCut, SinkCut, TaskCut};
 use crate::connector::Position;
 use crate::error::{Error, code};
 use crate::operator::{OperatorState, RowCounts, read_table, write_table};
-use crate::runtime::source::{SplitCounts, SplitMark};
+use crate::runtime::source::{SplitCounts, SplitMark, TimerMark};
 use crate::stream::{
     RowKind, RowKinds, RunningWatermark, StreamBatch, StreamElement, StreamStatus, Watermark,
 };
@@ -99,6 +99,12 @@ fn header(task: &TaskCut) -> Value {
             "said": mark.said,
             "has_spoken": mark.has_spoken,
             "counts": [rows, malformed, null_time, future],
+            "timer": mark.timer.map(|timer| {
+                json!([timer.empty_since_us, timer.seen_empty_us, timer.is_paused, timer.is_idle])
+            }),
+            "next_tick_us": mark.next_tick_us,
+            "idle": mark.is_idle,
+            "arrival_us": mark.arrival_us,
         })
     });
     json!({
@@ -164,6 +170,10 @@ fn read_task(rest: &mut &[u8]) -> Result<TaskCut, Error> {
             said: split.number("said")?,
             has_spoken: split.flag("has_spoken")?,
             counts: SplitCounts { rows, malformed, null_time, future },
+            timer: timer_of(split.get("timer")?),
+            next_tick_us: split.get("next_tick_us")?.as_i64(),
+            is_idle: split.flag("idle")?,
+            arrival_us: split.get("arrival_us")?.as_i64(),
         })
     };
     Ok(TaskCut {
@@ -182,6 +192,16 @@ fn read_task(rest: &mut &[u8]) -> Result<TaskCut, Error> {
         sink,
         source: about.get("source")?.as_u64().map(|node| node as usize),
         splits: about.list("splits")?.into_iter().map(split).collect::<Result<_, Error>>()?,
+    })
+}
+
+fn timer_of(timer: &Value) -> Option<TimerMark> {
+    let [empty_since, seen_empty, is_paused, is_idle] = timer.as_array()?.as_slice() else { return None };
+    Some(TimerMark {
+        empty_since_us: empty_since.as_i64(),
+        seen_empty_us: seen_empty.as_i64()?,
+        is_paused: is_paused.as_bool()?,
+        is_idle: is_idle.as_bool()?,
     })
 }
 

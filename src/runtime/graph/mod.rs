@@ -65,6 +65,7 @@ pub(super) fn build(
     resumes: Option<&JobCut>,
 ) -> Result<Graph, Error> {
     let clock = &options.clock.0;
+    let shift_us = resumes.map_or(0, |cut| clock.elapsed_us().saturating_sub(cut.elapsed_us));
     let questions = Arc::new(Questions::default());
     let cells = |tasks, channels| {
         let (started_us, questions) = (clock.elapsed_us(), Arc::clone(&questions));
@@ -76,6 +77,7 @@ pub(super) fn build(
         options,
         stops,
         resumes,
+        shift_us,
         graph: Graph {
             tasks: Vec::new(),
             result: None,
@@ -95,7 +97,6 @@ pub(super) fn build(
     }
     let mut graph = builder.graph;
     if let Some(cut) = resumes {
-        let shift_us = clock.elapsed_us().saturating_sub(cut.elapsed_us);
         resume::restore(&mut graph.tasks, cut, shift_us)?;
     }
     let tasks = graph.tasks.iter().map(|task| Arc::clone(&task.cells)).collect();
@@ -122,6 +123,8 @@ struct Builder<'a> {
     stops: &'a Stops,
     /// What an earlier run left.
     resumes: Option<&'a JobCut>,
+    /// How much later the job's clock shows a moment of it now.
+    shift_us: i64,
     graph: Graph,
     /// Sources that keep together in event time.
     groups: BTreeMap<String, Arc<AlignmentGroup>>,

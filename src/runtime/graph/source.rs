@@ -80,7 +80,7 @@ impl Builder<'_> {
         let shape = SourceShape::try_new(node, plan_node, clock, interval)?.measured(self.options.measures);
         let shape = Arc::new(shape.with_marks(self.options.takes_cuts));
         let left = left.map_or_else(Vec::new, TaskCut::left_splits);
-        let pipelines = resumed(source.splits()?, &left, &shape)?;
+        let pipelines = resumed(source.splits()?, &left, self.shift_us, &shape)?;
         Ok((source, pipelines, shape))
     }
 

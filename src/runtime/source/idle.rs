@@ -18,7 +18,39 @@ pub(super) struct IdleTimer {
     is_idle: bool,
 }
 
+/// A timer as a checkpoint has it. Moments of the job's clock, microseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in super::super) struct TimerMark {
+    pub(in super::super) empty_since_us: Option<i64>,
+    pub(in super::super) seen_empty_us: i64,
+    pub(in super::super) is_paused: bool,
+    pub(in super::super) is_idle: bool,
+}
+
+impl TimerMark {
+    /// The same on a clock that shows the moments so much later: the time between two runs does not count.
+    pub(super) fn later_by(self, shift_us: i64) -> Self {
+        Self {
+            empty_since_us: self.empty_since_us.map(|since_us| since_us.saturating_add(shift_us)),
+            seen_empty_us: self.seen_empty_us.saturating_add(shift_us),
+            ..self
+        }
+    }
+}
+
 impl IdleTimer {
+    /// One that goes on where another one was left.
+    pub(super) fn left_at(timeout_us: i64, mark: TimerMark) -> Self {
+        let TimerMark { empty_since_us, seen_empty_us, is_paused, is_idle } = mark;
+        Self { timeout_us, empty_since_us, seen_empty_us, is_paused, is_idle }
+    }
+
+    /// How it is left now.
+    pub(super) fn mark(&self) -> TimerMark {
+        let Self { empty_since_us, seen_empty_us, is_paused, is_idle, .. } = *self;
+        TimerMark { empty_since_us, seen_empty_us, is_paused, is_idle }
+    }
+
     pub(super) fn new(timeout_us: i64) -> Self {
         Self { timeout_us, empty_since_us: None, seen_empty_us: 0, is_paused: false, is_idle: false }
     }

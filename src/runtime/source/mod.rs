@@ -23,6 +23,7 @@ use crate::stream::{StreamBatch, StreamElement};
 pub(super) use alignment::{Aligned, AlignmentGroup};
 pub(super) use board::SplitBoard;
 pub use board::{SplitState, SplitStatus};
+pub(super) use idle::TimerMark;
 pub(super) use pipeline::{SourceShape, SplitCounts, SplitMark, SplitPipeline};
 pub(super) use readers::{Reading, SplitInputs, SplitReaders};
 
@@ -66,11 +67,14 @@ impl SplitReader for Gone {
 
 /// The splits of a source, as an earlier run left them, with those that it did not know behind.
 ///
+/// `shift_us`: how much later the job's clock shows a moment now.
+///
 /// # Errors
 /// `K003` if one is missing that was not read to its end; those of [`SplitReader::seek`].
 pub(super) fn resumed(
     found: Vec<Box<dyn SplitReader>>,
     left: &[LeftSplit<'_>],
+    shift_us: i64,
     shape: &Arc<SourceShape>,
 ) -> Result<Vec<SplitPipeline>, Error> {
     let mut found: Vec<Option<Box<dyn SplitReader>>> = found.into_iter().map(Some).collect();
@@ -84,7 +88,7 @@ pub(super) fn resumed(
             (_, true) => {
                 SplitPipeline::new(Box::new(Gone(mark.split.clone())), Arc::clone(shape)).that_is_over(mark)
             }
-            (Some(reader), false) => SplitPipeline::new(reader, Arc::clone(shape)).left_at(mark)?,
+            (Some(reader), false) => SplitPipeline::new(reader, Arc::clone(shape)).left_at(mark, shift_us)?,
             (None, false) => {
                 let message = format!("{} is gone, which was not read to its end", mark.split);
                 return Err(Error::run(code::FOREIGN_CHECKPOINT, message)

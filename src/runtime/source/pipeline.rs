@@ -15,6 +15,7 @@ use super::super::measure::DisorderProbe;
 use super::super::metrics::SourceCounters;
 use super::batch_of;
 use super::board::{SplitCell, SplitState};
+use super::idle::TimerMark;
 use super::rejects::Rejects;
 use super::stamp::{STEP_US, Stamps};
 use super::watermark::{Progress, WatermarkRule};
@@ -149,6 +150,13 @@ impl SourceShape {
         }
     }
 
+    /// The last row of any split came at this time, by the wall clock, in an earlier run.
+    fn restore_arrival(&self, wall_us: i64) {
+        let since_us = self.clock.wall_us().saturating_sub(wall_us);
+        let arrival = Arrival { wall_us, elapsed_us: self.clock.elapsed_us().saturating_sub(since_us) };
+        lock(&self.last_arrival).get_or_insert(arrival);
+    }
+
     /// When the last row of any split came.
     pub(super) fn last_arrival(&self) -> Option<Arrival> {
         *lock(&self.last_arrival)
@@ -188,6 +196,14 @@ pub(in super::super) struct SplitMark {
     pub(in super::super) said: i64,
     pub(in super::super) has_spoken: bool,
     pub(in super::super) counts: SplitCounts,
+    /// Its time as a quiet split, where that is told.
+    pub(in super::super) timer: Option<TimerMark>,
+    /// When its watermark moves next, where that goes by ticks.
+    pub(in super::super) next_tick_us: Option<i64>,
+    /// It was told idle.
+    pub(in super::super) is_idle: bool,
+    /// When the last row of the whole source came, by the wall clock.
+    pub(in super::super) arrival_us: Option<i64>,
 }
 
 /// What was read of a split.
@@ -226,6 +242,8 @@ pub(in super::super) struct SplitPipeline {
     used_to: Option<u64>,
     /// An earlier run has read all of it.
     is_over: bool,
+    /// Its time as a quiet split when an earlier run left it.
+    timer: Option<TimerMark>,
 }
 
 impl Drop for SplitPipeline {
@@ -260,6 +278,7 @@ impl SplitPipeline {
             last_line: 0,
             used_to: None,
             is_over: false,
+            timer: None,
         }
     }
 
@@ -267,24 +286,38 @@ impl SplitPipeline {
     ///
     /// # Errors
     /// Those of [`SplitReader::seek`].
-    pub(super) fn left_at(mut self, mark: &SplitMark) -> Result<Self, Error> {
+    pub(super) fn left_at(mut self, mark: &SplitMark, shift_us: i64) -> Result<Self, Error> {
         match &mark.position {
-            Some(position) => self.reader.seek(position)?,
+            Some(position) => {
+                self.reader.seek(position)?;
+                // It may be a little before what was used.
+                let line = position.0.get("line").and_then(serde_json::Value::as_u64);
+                let is_before = line.is_some_and(|line| line <= mark.last_line);
+                self.used_to = (is_before && !position.is_exact()).then_some(mark.last_line);
+            }
             None => self.used_to = (mark.last_line > 0).then_some(mark.last_line),
         }
-        self.watermark.restore(mark.reached, mark.said);
+        let next_tick_us = mark.next_tick_us.map(|due_us| due_us.saturating_add(shift_us));
+        self.watermark.restore(mark.reached, mark.said, next_tick_us);
         self.cell.set_watermark(mark.said);
+        self.cell.set_idle(mark.is_idle);
         self.has_spoken = mark.has_spoken;
         self.last_line = mark.last_line;
         self.counts = mark.counts;
         self.bytes_seen = self.reader.progress().0;
+        self.timer = mark.timer.map(|timer| timer.later_by(shift_us));
+        if let Some(wall_us) = mark.arrival_us {
+            self.shape.restore_arrival(wall_us);
+        }
         mark.counts.add_to(&self.shape.counters);
         Ok(self)
     }
 
     /// The same, where an earlier run has read all of it.
     pub(super) fn that_is_over(mut self, mark: &SplitMark) -> Self {
-        self.watermark.restore(mark.reached, mark.said);
+        self.watermark.restore(mark.reached, mark.said, None);
+        self.cell.set_watermark(mark.said);
+        self.shape.counters.splits.finish(&self.cell);
         (self.has_spoken, self.last_line, self.counts) = (mark.has_spoken, mark.last_line, mark.counts);
         mark.counts.add_to(&self.shape.counters);
         self.is_over = true;
@@ -306,6 +339,10 @@ impl SplitPipeline {
             said: self.watermark.said(),
             has_spoken: self.has_spoken,
             counts: self.counts,
+            timer: self.timer,
+            next_tick_us: self.watermark.next_tick_us(),
+            is_idle: self.cell.is_idle(),
+            arrival_us: self.shape.last_arrival().map(|arrival| arrival.wall_us),
         }
     }
 

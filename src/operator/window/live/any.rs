@@ -9,13 +9,12 @@ use datafusion_common::ScalarValue;
 use datafusion_expr::Accumulator;
 use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
 
-use super::super::steady::Steady;
+use super::super::steady::{Steady, is_unsteady};
 use super::accumulator::{Accumulators, Input, Use};
 use super::kept::next;
 use super::one_group::{OneGroup, is_two_minded};
 use crate::error::Error;
 use crate::operator::evaluate::{arrow_failure, failure};
-use crate::plan::is_registered;
 
 /// An accumulator and its present value for each group.
 ///
@@ -57,7 +56,7 @@ impl AnyStates {
     fn group(&self) -> Result<Group, Error> {
         let accumulator: Box<dyn Accumulator> = match is_two_minded(&self.function) {
             true => Box::new(OneGroup::try_new(&self.function).map_err(failure)?),
-            false if is_registered(self.function.fun()) => {
+            false if is_unsteady(self.function.fun()) => {
                 Box::new(Steady::new(&self.function, &self.arg_types))
             }
             false => self.function.create_accumulator().map_err(failure)?,

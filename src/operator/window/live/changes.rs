@@ -55,6 +55,10 @@ impl Changes {
         Self { schema: schema.clone(), bound_columns, unit_us, keys, values, changes }
     }
 
+    pub(in crate::operator::window) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
     /// Adds columns of keys that changes refer to; gives their number.
     pub(in crate::operator::window) fn add_keys(&mut self, columns: Vec<ArrayRef>) -> u32 {
         self.keys.push(columns);

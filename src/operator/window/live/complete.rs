@@ -102,8 +102,7 @@ impl Complete {
         while from < places[0].len() {
             let (key, first) = of(from);
             let groups = (from..places[0].len()).take_while(|row| of(*row).0 == key).count();
-            let bounds =
-                Bounds { start: places[2][first], end: places[3][first], close: places[4][first] };
+            let bounds = Bounds { start: places[2][first], end: places[3][first], close: places[4][first] };
             let columns = results.iter().map(|column| column.slice(from, groups)).collect();
             self.gone.insert(key, (bounds, groups, columns));
             from += groups;

@@ -18,7 +18,7 @@ mod any;
 pub(super) mod changes;
 pub(super) mod complete;
 pub(super) mod groups;
-mod kept;
+pub(super) mod kept;
 mod one_group;
 pub(super) mod rounds;
 mod state;

@@ -19,7 +19,9 @@ use super::{Intake, Step};
 use crate::error::{Error, code};
 use crate::operator::evaluate::arrow_failure;
 use crate::operator::late::LateRows;
-use crate::operator::{BATCH_ROWS, KeyFilter, OpenWindow, Operator, Output, StateSize};
+use crate::operator::{
+    BATCH_ROWS, KeyFilter, OpenWindow, Operator, Output, RowCounts, StateReader, StateSize, StateWriter,
+};
 use crate::plan::{ExprRef, WindowAggregateNode, WindowSpec};
 use crate::stream::{StreamBatch, Watermark};
 
@@ -33,23 +35,23 @@ const FOLD_ROWS: usize = 32_768;
 /// and key from time to time. What a closed session kept is forgotten. Order: by window end, then by
 /// when the key was first seen in the session. Watermark: forwarded after the results.
 pub(in super::super) struct SessionAggregate {
-    intake: Intake,
+    pub(super) intake: Intake,
     /// Sessions that are over and have not been given.
-    closed: Vec<Session>,
+    pub(super) closed: Vec<Session>,
     /// What is evaluated of a row.
     recipe: Recipe,
     /// The same with the session as the first key; the only one where it tells the others.
     by_session: Recipe,
     /// All keys are columns of PARTITION BY: a session is one group.
     is_one_group: bool,
-    rows: Kept,
-    states: Kept,
+    pub(super) rows: Kept,
+    pub(super) states: Kept,
     /// Whether rows may be folded into states.
     folds: bool,
     fold_rows: usize,
     schema: SchemaRef,
-    rows_seen: u64,
-    arrived: Option<Instant>,
+    pub(super) rows_seen: u64,
+    pub(super) arrived: Option<Instant>,
     ids: Vec<usize>,
 }
 
@@ -381,6 +383,15 @@ impl Operator for SessionAggregate {
         let shown = sessions.iter().zip(texts).zip(is_wanted).filter(|(_, is_wanted)| *is_wanted);
         let intake = &mut self.intake;
         Ok(shown.take(most).map(|((session, key), _)| intake.open_window(session, key)).collect())
+    }
+
+    fn snapshot(&mut self, state: &mut StateWriter) -> Result<(), Error> {
+        self.write(state)
+    }
+
+    fn restore(&mut self, state: &mut StateReader, counts: &mut RowCounts) -> Result<(), Error> {
+        counts.held = 0;
+        self.read(state)
     }
 
     fn state(&self) -> StateSize {

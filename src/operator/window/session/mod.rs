@@ -13,6 +13,7 @@ mod chain;
 mod live;
 mod partitions;
 mod rows;
+mod state;
 #[cfg(test)]
 mod tests;
 mod track;

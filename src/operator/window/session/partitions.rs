@@ -1,8 +1,9 @@
 //! PARTITION BY keys as numbers.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type};
 use arrow::row::{RowConverter, SortField};
@@ -21,6 +22,8 @@ pub(super) struct Partitions {
     keys: Keys,
     /// The partition of the key NULL of a single column.
     null: Option<u32>,
+    /// Of the columns of PARTITION BY.
+    types: Vec<DataType>,
     numbers: Vec<u32>,
 }
 
@@ -56,7 +59,7 @@ impl Partitions {
                 Keys::Rows(converter, HashMap::default())
             }
         };
-        Ok(Self { keys, null: None, numbers: Vec::new() })
+        Ok(Self { keys, null: None, types: types.to_vec(), numbers: Vec::new() })
     }
 
     /// The partition of each row.
@@ -67,7 +70,7 @@ impl Partitions {
         tracker: &mut Tracker,
     ) -> Result<&[u32], Error> {
         self.forget_idle(tracker);
-        let Self { keys, null, numbers } = self;
+        let Self { keys, null, numbers, .. } = self;
         numbers.clear();
         match keys {
             Keys::None => {
@@ -111,6 +114,33 @@ impl Partitions {
         Ok(&self.numbers)
     }
 
+    /// The columns of the keys of partitions.
+    pub(super) fn columns(&self, numbers: &[u32]) -> Result<Vec<ArrayRef>, Error> {
+        let lost = || Error::internal("session", "a partition without a key");
+        match &self.keys {
+            Keys::None => Ok(Vec::new()),
+            Keys::Integer(known) => {
+                let keys: HashMap<u32, i64, RandomState> =
+                    known.iter().map(|(key, number)| (*number, *key)).collect();
+                let column: Int64Array = numbers.iter().map(|number| keys.get(number).copied()).collect();
+                Ok(vec![cast(&column, &self.types[0]).map_err(|error| arrow_failure(&error))?])
+            }
+            Keys::Text(known) => {
+                let keys = keys_of(known);
+                let text = |number: &u32| keys.get(number).map(|key| std::str::from_utf8(key)).transpose();
+                let column = numbers.iter().map(text).collect::<Result<StringArray, _>>();
+                Ok(vec![Arc::new(column.map_err(|error| Error::internal("session", error))?)])
+            }
+            Keys::Rows(converter, known) => {
+                let (keys, parser) = (keys_of(known), converter.parser());
+                let keys = numbers.iter().map(|number| keys.get(number).copied().ok_or_else(lost));
+                let keys = keys.collect::<Result<Vec<_>, _>>()?;
+                let rows = keys.into_iter().map(|key| parser.parse(key));
+                converter.convert_rows(rows).map_err(|error| arrow_failure(&error))
+            }
+        }
+    }
+
     /// Drops the keys of partitions without open sessions, once they are most of all.
     fn forget_idle(&mut self, tracker: &mut Tracker) {
         if tracker.idle_partitions() < FEW_IDLE || tracker.idle_partitions() * 2 < tracker.partitions() {
@@ -145,6 +175,11 @@ impl Partitions {
             Keys::Text(known) | Keys::Rows(_, known) => known.capacity() * 41,
         }
     }
+}
+
+/// Keys by the number of their partition.
+fn keys_of(known: &HashMap<Box<[u8]>, u32, RandomState>) -> HashMap<u32, &[u8], RandomState> {
+    known.iter().map(|(key, number)| (*number, &**key)).collect()
 }
 
 /// The number of a key; only a new one is copied.

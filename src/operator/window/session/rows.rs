@@ -15,7 +15,9 @@ use super::{Intake, Step};
 use crate::error::Error;
 use crate::operator::evaluate::arrow_failure;
 use crate::operator::late::LateRows;
-use crate::operator::{BATCH_ROWS, KeyFilter, OpenWindow, Operator, Output, StateSize};
+use crate::operator::{
+    BATCH_ROWS, KeyFilter, OpenWindow, Operator, Output, RowCounts, StateReader, StateSize, StateWriter,
+};
 use crate::plan::WindowRowsNode;
 use crate::stream::{StreamBatch, Watermark};
 
@@ -24,13 +26,13 @@ use crate::stream::{StreamBatch, Watermark};
 /// Wakes on: watermarks. State: the rows of open sessions. Order: by window end, then by arrival.
 /// Watermark: forwarded after the rows.
 pub(in crate::operator) struct SessionRows {
-    intake: Intake,
-    kept: Kept,
+    pub(super) intake: Intake,
+    pub(super) kept: Kept,
     /// Sessions that are over and have not been given.
-    closed: Vec<Session>,
+    pub(super) closed: Vec<Session>,
     schema: SchemaRef,
-    rows_seen: u64,
-    arrived: Option<Instant>,
+    pub(super) rows_seen: u64,
+    pub(super) arrived: Option<Instant>,
 }
 
 impl SessionRows {
@@ -47,7 +49,11 @@ impl SessionRows {
 
     fn fire(&mut self, watermark: i64, out: &mut Output) -> Result<(), Error> {
         self.intake.close(watermark, &mut self.closed);
-        let closed = std::mem::take(&mut self.closed);
+        let mut closed = std::mem::take(&mut self.closed);
+        // Other subtasks, whose sessions these were, may have been ahead.
+        if !closed.is_sorted_by_key(|session| session.end) {
+            closed.sort_by_key(|session| session.end);
+        }
         let Some(arrived) = self.arrived.filter(|_| !closed.is_empty()) else { return Ok(()) };
         let mut rows: Vec<(u32, u32)> = Vec::new();
         let mut own = Vec::new();
@@ -177,6 +183,15 @@ impl Operator for SessionRows {
         let shown = sessions.iter().zip(texts).zip(is_wanted).filter(|(_, is_wanted)| *is_wanted);
         let intake = &mut self.intake;
         Ok(shown.take(most).map(|((session, key), _)| intake.open_window(session, key)).collect())
+    }
+
+    fn snapshot(&mut self, state: &mut StateWriter) -> Result<(), Error> {
+        self.write(state)
+    }
+
+    fn restore(&mut self, state: &mut StateReader, counts: &mut RowCounts) -> Result<(), Error> {
+        counts.held = self.read(state)? as u64;
+        Ok(())
     }
 
     fn state(&self) -> StateSize {

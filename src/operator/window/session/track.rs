@@ -5,10 +5,13 @@
 //! [`Tracker::next_due`] stands before each row, so a session ends at the same row however the rows are
 //! cut into batches.
 
+mod state;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use super::chain::Chain;
+pub(super) use state::Totals;
 
 /// An end that a session has had, its number, and its place.
 type End = (i64, u64, u32);

@@ -3,6 +3,7 @@
 //! * `sum`, `avg`: exact; an overflow is an error, never another number (`exact_*`).
 //! * `min`, `max` of floats: one total order, NaN above everything (`float_extreme`).
 //! * `first_value`, `last_value`: by arrival, NULLs ignored, as in Flink (`arrival`).
+//! * `var`, `stddev` and their kin: a state that is taken up is the same (`variance`).
 //! * `single_value`: what a subquery in an expression gives (`single`).
 //! * `string_agg`, `listagg`, `approx_distinct`: DataFusion's with the types of our SQL (`retyped`).
 //!
@@ -17,6 +18,7 @@ mod retyped;
 mod single;
 #[cfg(test)]
 mod tests;
+mod variance;
 
 use std::sync::Arc;
 
@@ -28,6 +30,12 @@ use arrival::Arrival;
 use exact_udaf::ExactUdaf;
 use float_extreme::FloatExtreme;
 use retyped::Retyped;
+use variance::Variance;
+
+/// Those of all names that DataFusion has for them.
+pub(super) fn of_more_names() -> impl Iterator<Item = (String, Arc<AggregateUDF>)> {
+    Variance::all().into_iter().flat_map(Variance::names)
+}
 
 /// Our aggregates and the further names of DataFusion's, by lower-case name.
 pub(super) fn all() -> Vec<(&'static str, Arc<AggregateUDF>)> {

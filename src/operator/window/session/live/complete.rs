@@ -18,22 +18,22 @@ use crate::operator::Output;
 /// The results of sessions that are over, and what was given last.
 pub(super) struct Complete {
     /// Makes rows of results.
-    rows: Changes,
+    pub(super) rows: Changes,
     /// Keys and values, the place of each result its number in `gone`.
-    columns: Kept,
-    chain: Chain,
-    gone: Vec<Line>,
-    given: Given,
+    pub(super) columns: Kept,
+    pub(super) chain: Chain,
+    pub(super) gone: Vec<Line>,
+    pub(super) given: Given,
     /// Rows have come since.
     pub(super) is_dirty: bool,
 }
 
 /// A result and its place among the others: by the end of its session, then by its first row.
 #[derive(Clone, Copy)]
-struct Line {
-    end: i64,
-    first: u64,
-    bounds: Bounds,
+pub(super) struct Line {
+    pub(super) end: i64,
+    pub(super) first: u64,
+    pub(super) bounds: Bounds,
 }
 
 impl Complete {

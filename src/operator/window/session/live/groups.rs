@@ -102,6 +102,27 @@ impl Groups {
         (number, true)
     }
 
+    /// Takes up a group that was kept, with the key of a row of its table.
+    pub(super) fn restore(
+        &mut self,
+        session: u64,
+        keys: &KeyRows,
+        row: u32,
+        first: u64,
+        is_given: bool,
+    ) -> u32 {
+        let (group, _) = self.group(session, keys, (0, row), 0);
+        let known = self.of_mut(group);
+        (known.first, known.is_given) = (first, is_given);
+        group
+    }
+
+    /// Room for as many states as groups, where they are written or read.
+    pub(super) fn states(&mut self) -> Result<&mut Aggregates, Error> {
+        self.aggregates.grow(self.groups.len())?;
+        Ok(&mut self.aggregates)
+    }
+
     fn insert(&mut self, number: u32) {
         let groups = &self.groups;
         let hash = groups[number as usize].hash;

@@ -13,6 +13,7 @@ mod complete;
 mod groups;
 mod run;
 mod sessions;
+mod state;
 
 use std::time::Instant;
 
@@ -31,7 +32,9 @@ use super::{Intake, Step};
 use crate::error::Error;
 use crate::operator::evaluate::arrow_failure;
 use crate::operator::late::LateRows;
-use crate::operator::{KeyFilter, OpenWindow, Operator, Output, StateSize};
+use crate::operator::{
+    KeyFilter, OpenWindow, Operator, Output, RowCounts, StateReader, StateSize, StateWriter,
+};
 use crate::plan::{EmitMode, WindowAggregateNode, WindowSpec};
 use crate::stream::{StreamBatch, Watermark};
 use complete::Complete;
@@ -425,6 +428,15 @@ impl Operator for LiveSessions {
             }
         }
         Ok(windows)
+    }
+
+    fn snapshot(&mut self, state: &mut StateWriter) -> Result<(), Error> {
+        self.write(state)
+    }
+
+    fn restore(&mut self, state: &mut StateReader, counts: &mut RowCounts) -> Result<(), Error> {
+        counts.held = 0;
+        self.read(state)
     }
 
     fn state(&self) -> StateSize {

@@ -14,9 +14,11 @@ use super::super::chain::{ALL, Chain, Kept};
 use super::groups::Groups;
 use super::{Batch, RowEvent};
 use crate::error::Error;
+use crate::operator::StateReader;
+use crate::operator::state::misfit;
 
 /// Columns of [`Sessions::owed`] before the keys: the bounds, the number of the group.
-const OWED_COLUMNS: usize = 3;
+pub(super) const OWED_COLUMNS: usize = 3;
 
 /// A session.
 pub(super) struct Live {
@@ -37,6 +39,16 @@ impl Live {
     fn new((start, end): (i64, i64)) -> Self {
         let (owed, rows) = (Chain::default(), Chain::default());
         Self { start, end, groups: Vec::new(), owed, rows, is_waiting: false, gives: false }
+    }
+
+    /// Its rows, where they are kept.
+    pub(super) fn rows(&self) -> Chain {
+        self.rows
+    }
+
+    /// What was given and is not true any more.
+    pub(super) fn owed(&self) -> Chain {
+        self.owed
     }
 
     fn owes(&self) -> bool {
@@ -65,11 +77,11 @@ pub(super) struct Sessions {
     pub(super) groups: Groups,
     /// Rows are kept, since states can't be joined.
     keeps_rows: bool,
-    rows: Kept,
+    pub(super) rows: Kept,
     /// Rows of closed sessions.
     released: usize,
     /// Results that were given and are not true any more: bounds, number of the group, keys, values.
-    owed: Kept,
+    pub(super) owed: Kept,
     noted: Vec<Noted>,
 }
 
@@ -105,6 +117,37 @@ impl Sessions {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Live> {
         self.by_number.values()
+    }
+
+    /// Sessions that were kept, without groups.
+    pub(super) fn add(&mut self, known: &[(u64, (i64, i64))]) {
+        self.by_number.extend(known.iter().map(|(number, bounds)| (*number, Live::new(*bounds))));
+    }
+
+    /// Takes up the rows of sessions. `number_of`: the number of the session at a place.
+    pub(super) fn read_rows(
+        &mut self,
+        state: &StateReader,
+        number_of: impl Fn(usize) -> Result<u64, Error>,
+    ) -> Result<(), Error> {
+        let lives = &mut self.by_number;
+        self.rows.read("rows", state, |kept, place, arrival| match lives.get_mut(&number_of(place)?) {
+            Some(live) => kept.link(&mut live.rows, arrival),
+            None => Err(misfit("rows without a session")),
+        })
+    }
+
+    /// Takes up what sessions owe.
+    pub(super) fn take_up_owed(
+        &mut self,
+        columns: Vec<ArrayRef>,
+        number_of: impl Fn(usize) -> Result<u64, Error>,
+    ) -> Result<(), Error> {
+        let lives = &mut self.by_number;
+        self.owed.take_up(columns, |kept, place, arrival| match lives.get_mut(&number_of(place)?) {
+            Some(live) => kept.link(&mut live.owed, arrival),
+            None => Err(misfit("rows without a session")),
+        })
     }
 
     /// The rows of a batch, each of which [`Sessions::take`] will be told of.

@@ -6,14 +6,16 @@ use arrow::array::{ArrayRef, AsArray, Int64Array};
 use arrow::datatypes::{DataType, Int64Type};
 use datafusion_functions_aggregate::sum::sum_udaf;
 
-use super::super::super::tests::{call, ordered_calls, output};
+use super::super::super::tests::state::parts;
+use super::super::super::tests::{call, inexact_calls, ordered_calls, output, plain_calls};
 use super::super::SessionAggregate;
 use super::super::chain::{ALL, Chain, Kept};
 use super::super::partitions::Partitions;
 use super::super::track::Tracker;
-use super::{session_rows, sessions, spec};
-use crate::operator::testing::{MS, Row, column, input, stream_batch};
+use super::{session_rows, sessions, spec, with_bounds};
+use crate::operator::testing::{MS, Row, column, input, plan_node, respread, stream_batch};
 use crate::operator::{Operator, Output, StateSize};
+use crate::plan::{EmitMode, Operation, WindowAggregateNode, WindowRowsNode};
 use crate::stream::Watermark;
 
 /// `batches` batches of 1,000 rows, each row a key and a session of its own.
@@ -128,4 +130,39 @@ fn rows_of_other_chains_are_forgotten_and_the_rest_stays() {
     assert_eq!(values(&kept, *first), all);
     kept.release(7);
     assert_eq!((kept.len(), kept.live()), (0, 0));
+}
+
+fn check_spread(operation: Operation, schema: arrow::datatypes::SchemaRef) {
+    let given = respread(&plan_node(operation, schema), &input(), [&[1], &[]], &parts());
+    assert!(given.len() > 100, "{} rows", given.len());
+}
+
+#[test]
+fn sessions_are_spread_over_other_subtasks() {
+    let window = WindowRowsNode { time: 0, window: spec(300), partition: vec![1] };
+    check_spread(Operation::WindowRows(window), with_bounds());
+    for keys in [vec![column(1)], vec![column(1), column(2)]] {
+        for calls in [plain_calls(), ordered_calls(), inexact_calls()] {
+            let node = sessions(300, vec![1], keys.clone(), calls);
+            let schema = output(&node, &input());
+            check_spread(Operation::WindowAggregate(Box::new(node)), schema);
+        }
+    }
+}
+
+#[test]
+fn sessions_whose_results_change_are_spread_over_other_subtasks() {
+    for emit in [
+        EmitMode::OnWindowClose,
+        EmitMode::Changes { every_us: None },
+        EmitMode::Changes { every_us: Some(3_500_000) },
+        EmitMode::Early { every_us: 3_500_000 },
+    ] {
+        for calls in [vec![call(sum_udaf(), "s")], plain_calls(), ordered_calls()] {
+            let node = sessions(300, vec![1], vec![column(1), column(2)], calls);
+            let node = WindowAggregateNode { emit, allowed_lateness_us: 2_000 * MS, ..node };
+            let schema = output(&node, &input());
+            check_spread(Operation::WindowAggregate(Box::new(node)), schema);
+        }
+    }
 }
