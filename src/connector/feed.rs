@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arrow::datatypes::{DataType, SchemaRef};
+use serde_json::json;
 
 use super::assembly::{SplitFacts, file_metadata};
 use super::filesystem::physical_columns;
@@ -13,7 +14,7 @@ use super::format::{FormatOptions, JsonLines, JsonStyle, Kind, TextFormat};
 use super::options::OptionReader;
 use super::stdio::no_columns;
 use super::text_split::{ByteSource, Got, TextSplit};
-use super::{Connector, Read, ReadRequest, Sink, Source, SplitReader};
+use super::{Connector, Position, Read, ReadRequest, Sink, Source, SplitReader};
 use crate::catalog::{Options, Table, TableFacts};
 use crate::error::{Error, code};
 use crate::stream::{StreamBatch, Watermark};
@@ -213,7 +214,7 @@ impl FeedSource {
             &self.request,
         )?;
         let (feed, table) = (self.feed.clone(), self.table.clone());
-        Ok(Box::new(FeedSplit { feed, table, name, read: 0, lines, text }))
+        Ok(Box::new(FeedSplit { feed, table, name, read: 0, span: [1, 1], lines, text }))
     }
 }
 
@@ -237,6 +238,8 @@ struct FeedSplit {
     name: String,
     /// Events that were read.
     read: usize,
+    /// The lines of the last one that had some: the first, and the one behind the last.
+    span: [u64; 2],
     lines: TextSplit,
     /// What `lines` reads.
     text: Arc<Mutex<VecDeque<u8>>>,
@@ -262,6 +265,22 @@ impl SplitReader for FeedSplit {
         &self.name
     }
 
+    /// Behind an event; where its lines are read in several batches, before it.
+    fn position(&self) -> Option<Position> {
+        Some(Position(match self.is_within() {
+            false => json!({ "events": self.read, "line": self.span[1] }),
+            true => json!({ "events": self.read - 1, "line": self.span[0], "before": true }),
+        }))
+    }
+
+    fn seek(&mut self, position: &Position) -> Result<(), Error> {
+        let line = position.number("line")?;
+        self.read = position.number("events")? as usize;
+        self.span = [line, line];
+        self.lines.begin_at(line);
+        Ok(())
+    }
+
     fn next(&mut self) -> Result<Read, Error> {
         loop {
             match self.lines.next()? {
@@ -270,6 +289,8 @@ impl SplitReader for FeedSplit {
             }
             match self.next_event() {
                 Ok(FeedEvent::Lines(lines)) => {
+                    let count = lines.bytes().filter(|byte| *byte == b'\n').count() as u64 + 1;
+                    self.span = [self.span[1], self.span[1] + count];
                     let mut text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
                     text.extend(lines.into_bytes());
                     text.push_back(b'\n');
@@ -282,6 +303,13 @@ impl SplitReader for FeedSplit {
                 Err(false) => return Ok(Read::Disconnected),
             }
         }
+    }
+}
+
+impl FeedSplit {
+    /// Whether rows of the last lines are still to be given.
+    fn is_within(&self) -> bool {
+        self.lines.next_line() < self.span[1]
     }
 }
 

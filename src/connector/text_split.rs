@@ -198,6 +198,16 @@ impl TextSplit {
         self
     }
 
+    /// The number of the line that is decoded next.
+    pub(super) fn next_line(&self) -> u64 {
+        self.decoder.line()
+    }
+
+    /// The first line of what is read has this number.
+    pub(super) fn begin_at(&mut self, line: u64) {
+        self.decoder.go_on_at(line);
+    }
+
     fn take(&mut self) -> Result<Read, Error> {
         taken(&mut self.rows, &self.assembly, &self.facts).map(Read::Rows)
     }

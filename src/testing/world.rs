@@ -15,7 +15,7 @@ use super::time::show_time;
 use crate::catalog::{Relation, Table};
 use crate::connector::format::options::{JSON_KEYS, TEXT_KEYS};
 use crate::connector::{Connectors, Feed, FeedEvent, INGESTION_TIME, Memory};
-use crate::error::{Span, did_you_mean};
+use crate::error::{Error, Span, code, did_you_mean};
 use crate::runtime::Schedule;
 use crate::session::{Outcome, Session, SteppedHandle};
 use crate::sql::{CreateTable, Key, SpannedStatement, Statement, TableOption, Variables};
@@ -43,6 +43,8 @@ pub(super) struct World {
     variables: Variables,
     /// Tables and splits that are at an end.
     ended: BTreeSet<(String, Option<String>)>,
+    /// When jobs are stopped, and go on from a checkpoint; `None`: never.
+    restarts: Option<Schedule>,
 }
 
 /// A query or inserts that run.
@@ -90,7 +92,8 @@ impl World {
             session.set(key, &value.to_string()).expect("the settings are there and take these values");
         }
         let (jobs, variables, ended) = (Vec::new(), Variables::default(), BTreeSet::new());
-        Self { session, feed, clock, jobs, seed, bounded, splits: used, variables, ended }
+        let restarts = (seed % 2 == 1).then(|| Schedule::new(seed));
+        Self { session, feed, clock, jobs, seed, bounded, splits: used, variables, ended, restarts }
     }
 
     /// Does statements that begin at `line` of a file.
@@ -195,7 +198,10 @@ impl World {
         loop {
             let mut worked = false;
             for job in self.jobs.iter_mut().filter(|job| !job.failed) {
-                let settled = job.handle.settle();
+                let settled = match &mut self.restarts {
+                    Some(dice) => resumed(&mut job.handle, dice).and_then(|()| job.handle.settle()),
+                    None => job.handle.settle(),
+                };
                 for batch in job.handle.take_rows() {
                     job.rows.extend(rows_of(&batch)?);
                 }
@@ -466,6 +472,18 @@ impl World {
         }
         let table = self.feed.untaken().into_iter().next();
         table.map(|table| format!("nothing expects the rows that are inserted into \"{table}\""))
+    }
+}
+
+/// Stops a job now and then, also in the middle of its work, and lets it go on from a checkpoint.
+fn resumed(job: &mut SteppedHandle, dice: &mut Schedule) -> Result<(), Error> {
+    if dice.draw(2, 0) == 1 {
+        return Ok(());
+    }
+    match job.restart(dice.draw(4, 0)) {
+        // It has something that can't be part of a checkpoint.
+        Err(error) if error.code() == code::NOT_SUPPORTED.0 => Ok(()),
+        restarted => restarted,
     }
 }
 

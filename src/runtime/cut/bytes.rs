@@ -102,6 +102,8 @@ fn header(task: &TaskCut) -> Value {
             "timer": mark.timer.map(|timer| {
                 json!([timer.empty_since_us, timer.seen_empty_us, timer.is_paused, timer.is_idle])
             }),
+            "next_tick_us": mark.next_tick_us,
+            "idle": mark.is_idle,
             "arrival_us": mark.arrival_us,
         })
     });
@@ -169,6 +171,8 @@ fn read_task(rest: &mut &[u8]) -> Result<TaskCut, Error> {
             has_spoken: split.flag("has_spoken")?,
             counts: SplitCounts { rows, malformed, null_time, future },
             timer: timer_of(split.get("timer")?),
+            next_tick_us: split.get("next_tick_us")?.as_i64(),
+            is_idle: split.flag("idle")?,
             arrival_us: split.get("arrival_us")?.as_i64(),
         })
     };

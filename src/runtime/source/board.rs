@@ -126,6 +126,10 @@ impl SplitCell {
         STATES[usize::from(self.state.load(Ordering::Relaxed)) % STATES.len()]
     }
 
+    pub(super) fn is_idle(&self) -> bool {
+        self.idle.load(Ordering::Relaxed)
+    }
+
     pub(super) fn set_idle(&self, idle: bool) {
         self.idle.store(idle, Ordering::Relaxed);
     }

@@ -198,6 +198,10 @@ pub(in super::super) struct SplitMark {
     pub(in super::super) counts: SplitCounts,
     /// Its time as a quiet split, where that is told.
     pub(in super::super) timer: Option<TimerMark>,
+    /// When its watermark moves next, where that goes by ticks.
+    pub(in super::super) next_tick_us: Option<i64>,
+    /// It was told idle.
+    pub(in super::super) is_idle: bool,
     /// When the last row of the whole source came, by the wall clock.
     pub(in super::super) arrival_us: Option<i64>,
 }
@@ -293,8 +297,10 @@ impl SplitPipeline {
             }
             None => self.used_to = (mark.last_line > 0).then_some(mark.last_line),
         }
-        self.watermark.restore(mark.reached, mark.said);
+        let next_tick_us = mark.next_tick_us.map(|due_us| due_us.saturating_add(shift_us));
+        self.watermark.restore(mark.reached, mark.said, next_tick_us);
         self.cell.set_watermark(mark.said);
+        self.cell.set_idle(mark.is_idle);
         self.has_spoken = mark.has_spoken;
         self.last_line = mark.last_line;
         self.counts = mark.counts;
@@ -309,7 +315,9 @@ impl SplitPipeline {
 
     /// The same, where an earlier run has read all of it.
     pub(super) fn that_is_over(mut self, mark: &SplitMark) -> Self {
-        self.watermark.restore(mark.reached, mark.said);
+        self.watermark.restore(mark.reached, mark.said, None);
+        self.cell.set_watermark(mark.said);
+        self.shape.counters.splits.finish(&self.cell);
         (self.has_spoken, self.last_line, self.counts) = (mark.has_spoken, mark.last_line, mark.counts);
         mark.counts.add_to(&self.shape.counters);
         self.is_over = true;
@@ -332,6 +340,8 @@ impl SplitPipeline {
             has_spoken: self.has_spoken,
             counts: self.counts,
             timer: self.timer,
+            next_tick_us: self.watermark.next_tick_us(),
+            is_idle: self.cell.is_idle(),
             arrival_us: self.shape.last_arrival().map(|arrival| arrival.wall_us),
         }
     }

@@ -67,6 +67,8 @@ struct Split {
     cell: Arc<SplitCell>,
     /// How it was left by the last read that was taken.
     mark: Option<Box<SplitMark>>,
+    /// It goes on where an earlier run left it, and its reader has not said anything yet.
+    is_resumed: bool,
 }
 
 /// How the splits of a source are read.
@@ -224,6 +226,11 @@ impl SplitInputs {
         if timer.is_idle() {
             return false;
         }
+        // That an earlier run had found nothing counts until somebody looks again.
+        if split.is_resumed && found_empty_us.is_none() {
+            return false;
+        }
+        split.is_resumed = false;
         if let Some(found_empty_us) = found_empty_us {
             // What the reader said before tells nothing new.
             if found_empty_us <= split.probed_us {
@@ -279,6 +286,7 @@ impl Inputs for SplitInputs {
                 }),
                 probed_us: i64::MIN,
                 cell: Arc::clone(&slot.cell),
+                is_resumed: slot.first_mark.as_ref().is_some_and(|mark| mark.timer.is_some()),
                 mark: slot.first_mark.take(),
             });
         }
@@ -348,7 +356,8 @@ impl Inputs for SplitInputs {
     fn marks(&self) -> Vec<SplitMark> {
         let mark = |split: &Split| {
             let timer = split.timer.as_ref().map(IdleTimer::mark);
-            split.mark.as_deref().map(|mark| SplitMark { timer, ..mark.clone() })
+            let is_idle = split.cell.is_idle();
+            split.mark.as_deref().map(|mark| SplitMark { timer, is_idle, ..mark.clone() })
         };
         self.splits.iter().filter_map(mark).collect()
     }
@@ -392,6 +401,7 @@ impl Inputs for SplitInputs {
                 split.timer.iter_mut().for_each(IdleTimer::told);
             }
             _ => {
+                split.is_resumed = false;
                 split.reset_timer(IdleTimer::wake);
                 split.cell.set_idle(false);
             }

@@ -94,10 +94,17 @@ impl Progress {
         Self { reached: i64::MIN, said: i64::MIN, ticks_us }
     }
 
-    /// Goes on where an earlier run has come to.
-    pub(super) fn restore(&mut self, reached: i64, said: i64) {
-        self.reached = reached;
-        self.said = said;
+    /// Goes on where an earlier run has come to. `next_tick_us`: when its next tick was due.
+    pub(super) fn restore(&mut self, reached: i64, said: i64, next_tick_us: Option<i64>) {
+        (self.reached, self.said) = (reached, said);
+        if let (Some((_, due_us)), Some(next_us)) = (&mut self.ticks_us, next_tick_us) {
+            *due_us = next_us;
+        }
+    }
+
+    /// When the next tick is due, where there are any.
+    pub(super) fn next_tick_us(&self) -> Option<i64> {
+        self.ticks_us.map(|(_, due_us)| due_us)
     }
 
     /// How far the rows have come.
