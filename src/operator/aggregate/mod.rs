@@ -11,7 +11,6 @@ mod distinct;
 mod ends;
 mod extreme;
 mod kept;
-mod moments;
 mod replayed;
 mod sums;
 #[cfg(test)]
@@ -32,8 +31,7 @@ use self::ends::Ends;
 pub(super) use self::ends::Place;
 use self::extreme::Extremes;
 pub(super) use self::kept::{GROUPS, count_column, counts, keep, kept};
-use self::moments::Moments;
-use self::replayed::{Replayed, is_unsteady};
+use self::replayed::{Replayed, needs_rows};
 use self::texts::Texts;
 pub(super) use self::together::Aggregates;
 use super::evaluate::{evaluate, evaluate_condition, failure, one_nan_and_zero};
@@ -183,13 +181,9 @@ fn states(call: &AggregateCall, types: &[DataType], removes: bool) -> (Box<dyn R
     if let Some(states) = of_common_type() {
         return (states, true);
     }
-    let moments = Moments::of(function.fun().name());
-    let states: Box<dyn Reversible> = match moments.filter(|_| !removes && !function.is_distinct()) {
-        Some(moments) => Box::new(moments),
-        None if !removes && is_unsteady(function.fun()) => {
-            Box::new(Replayed::new(Arc::clone(function), types))
-        }
-        None => Box::new(AnyStates::new(Arc::clone(function), types, removes)),
+    let states: Box<dyn Reversible> = match !removes && needs_rows(function.fun()) {
+        true => Box::new(Replayed::new(Arc::clone(function), types)),
+        false => Box::new(AnyStates::new(Arc::clone(function), types, removes)),
     };
     (states, false)
 }

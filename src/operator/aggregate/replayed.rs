@@ -13,18 +13,16 @@ use super::{Reversible, Step, scalar};
 use crate::error::{Error, code};
 use crate::operator::evaluate::failure;
 use crate::operator::state::misfit;
+use crate::operator::window::is_unsteady;
 use crate::operator::{StateReader, StateWriter};
-use crate::plan::is_registered;
 
 /// Rows after which an accumulator goes on from its state.
 const MOST_ROWS: usize = 64;
 
-/// Whether an aggregate needs [`Replayed`] states: sketches and moments change what they round when a state is taken
-/// up, and what an aggregate does that a program has registered nobody knows.
-pub(super) fn is_unsteady(function: &AggregateUDF) -> bool {
-    const FAMILIES: [&str; 5] = ["approx_percentile", "approx_median", "covar", "corr", "regr"];
-    let name = function.name();
-    is_registered(function) || FAMILIES.iter().any(|family| name.starts_with(family))
+/// Whether an aggregate needs [`Replayed`] states. The accumulator of a correlation rounds when it takes up a state,
+/// though that of many groups does not.
+pub(super) fn needs_rows(function: &AggregateUDF) -> bool {
+    is_unsteady(function) || function.name() == "corr"
 }
 
 /// Accumulators of rows that only come. So that no value depends on when checkpoints are taken, each is replaced

@@ -58,6 +58,7 @@ pub(super) use assigner::{Assigner as WindowAssigner, Kind as AssignerKind};
 pub(super) use live::{Count, Exact, Kernel, changed, give_changes};
 pub(super) use results::timestamps;
 pub(super) use session::SessionRows;
+pub(super) use steady::is_unsteady;
 
 /// The operator of a window aggregation, for its phase.
 pub(super) fn create(

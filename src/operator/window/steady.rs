@@ -21,7 +21,7 @@ const MOST_PIECES: usize = 16;
 
 /// Whether an aggregate needs a [`Steady`]: a t-digest merges its centroids once for each batch that it
 /// is given, and what one does that a program has registered nobody knows.
-pub(super) fn is_unsteady(function: &AggregateUDF) -> bool {
+pub(in crate::operator) fn is_unsteady(function: &AggregateUDF) -> bool {
     let name = function.name();
     is_registered(function)
         || name.starts_with("approx_percentile")
