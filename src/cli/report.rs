@@ -87,6 +87,10 @@ impl Report {
                 }
             }
         }
+        if let Some(checkpoints) = job.checkpoints().filter(|status| status.failed > 0) {
+            let why = checkpoints.failure.map(|why| format!(", the last one: {why}")).unwrap_or_default();
+            self.warn(&[format!("{} checkpoints could not be written{why}", checkpoints.failed)]);
+        }
         self.late += summary.late;
         self.check_late(0)
     }

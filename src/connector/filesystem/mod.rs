@@ -6,7 +6,8 @@
 //!
 //! Writing: a path whose extension is that of a format (`.json`, `.csv.gz`, …) is one file; any
 //! other is a folder that gets one more part file with each INSERT. A file that exists is replaced
-//! only with `'sink.overwrite' = 'true'`. Files appear whole, when the query is done, or not at all.
+//! only with `'sink.overwrite' = 'true'`. Files appear whole, when the query is done, or not at all; with
+//! checkpoints a folder gets a part with each of them.
 //! Pipes and devices are written as rows come.
 
 #[cfg(test)]
@@ -215,28 +216,26 @@ impl Connector for Filesystem {
 
 /// The sink of a table; `prepared`: in the place of one that told this.
 fn open_sink(table: &Table, schema: SchemaRef, prepared: Option<&Value>) -> Result<Box<dyn Sink>, Error> {
-    {
-        let settings = Settings::read(&table.options)?;
-        let path = local_path(&settings.path);
-        let extension = match settings.compression.for_writing(path) {
-            Compression::Gzip => format!("{}.gz", settings.format.kind.name()),
-            Compression::Zstd => format!("{}.zst", settings.format.kind.name()),
-            _ => settings.format.kind.name().to_owned(),
-        };
-        let placement = match prepared {
-            None => Placement::open(path, &extension, settings.overwrite)?,
-            Some(prepared) => Placement::resume(path, &extension, settings.overwrite, prepared)?,
-        };
-        if settings.format.kind == Kind::Parquet {
-            return Ok(Box::new(parquet_sink::ParquetSink::new(placement, schema)?));
-        }
-        let compression = settings.compression.for_writing(path);
-        let format = &settings.format;
-        Ok(Box::new(match prepared {
-            None => TextSink::new(placement, format, compression, &schema)?,
-            Some(prepared) => TextSink::resumed(placement, format, compression, &schema, prepared)?,
-        }))
+    let settings = Settings::read(&table.options)?;
+    let path = local_path(&settings.path);
+    let extension = match settings.compression.for_writing(path) {
+        Compression::Gzip => format!("{}.gz", settings.format.kind.name()),
+        Compression::Zstd => format!("{}.zst", settings.format.kind.name()),
+        _ => settings.format.kind.name().to_owned(),
+    };
+    let placement = match prepared {
+        None => Placement::open(path, &extension, settings.overwrite)?,
+        Some(prepared) => Placement::resume(path, &extension, settings.overwrite, prepared)?,
+    };
+    if settings.format.kind == Kind::Parquet {
+        return Ok(Box::new(parquet_sink::ParquetSink::new(placement, schema)?));
     }
+    let compression = settings.compression.for_writing(path);
+    let format = &settings.format;
+    Ok(Box::new(match prepared {
+        None => TextSink::new(placement, format, compression, &schema)?,
+        Some(prepared) => TextSink::resumed(placement, format, compression, &schema, prepared)?,
+    }))
 }
 
 /// The names of a table's physical columns, in order.
