@@ -265,6 +265,16 @@ mod tests {
             (self.0)(batch, out);
             Ok(())
         }
+
+        fn snapshot(&mut self, _state: &mut StateWriter) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn restore(&mut self, _state: &mut StateReader, counts: &mut RowCounts) -> Result<(), Error> {
+            // It tells of all rows that it took.
+            *counts = RowCounts { held: 2 - counts.used - counts.filtered, ..*counts };
+            Ok(())
+        }
     }
 
     fn message(does: fn(StreamBatch, &mut Output)) -> String {

@@ -38,7 +38,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 
-use crate::error::{Error, code};
+use crate::error::Error;
 use crate::plan::{Operation, PlanNode, WindowKind};
 use crate::stream::{StreamBatch, StreamElement, Watermark};
 
@@ -217,12 +217,7 @@ pub trait Operator: Send {
     ///
     /// # Errors
     /// `P002` if it keeps what can't be written: an aggregate of the program's own.
-    fn snapshot(&mut self, _state: &mut StateWriter) -> Result<(), Error> {
-        Err(Error::plan(
-            code::NOT_SUPPORTED,
-            format!("operator \"{}\" can't be part of a checkpoint", self.name()),
-        ))
-    }
+    fn snapshot(&mut self, state: &mut StateWriter) -> Result<(), Error>;
 
     /// Takes up what it, or subtasks that it replaces, kept: called once, after [`Operator::open`] and before all else. What it does
     /// then is what they would have done with its keys. `counts` are those that it had; it sets how many rows it
@@ -230,9 +225,7 @@ pub trait Operator: Send {
     ///
     /// # Errors
     /// `K002` if the state does not fit together.
-    fn restore(&mut self, _state: &mut StateReader, _counts: &mut RowCounts) -> Result<(), Error> {
-        Err(Error::internal(self.name(), "it keeps no state"))
-    }
+    fn restore(&mut self, state: &mut StateReader, counts: &mut RowCounts) -> Result<(), Error>;
 
     /// Rows, keys and bytes that it keeps now.
     fn state(&self) -> StateSize {

@@ -204,7 +204,9 @@ mod tests {
         let mut parts = three_parts(&rows, 2, 5);
         with_deletes(&mut parts);
         let given = respread(&node, &input(), [&[1], &[]], &parts);
-        let of = |kind: RowKind| given.iter().filter(|line| line.starts_with(&format!("{} ", kind.symbol()))).count();
+        let of = |kind: RowKind| {
+            given.iter().filter(|line| line.starts_with(&format!("{} ", kind.symbol()))).count()
+        };
         // What came for a key that has a row replaces it.
         assert_eq!(of(Insert) + of(UpdateAfter), 120);
         assert_eq!(of(UpdateBefore), of(UpdateAfter));

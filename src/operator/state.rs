@@ -263,22 +263,28 @@ impl StateReader {
             let Some(table) = part.tables.get(&name) else { continue };
             all.push(self.own(part, table)?);
         }
-        let mut before = 0;
         if let Some(parent) = self.parent(&name) {
-            for (rows, part) in all.iter_mut().zip(self.with(&name)) {
-                if before > 0 {
+            let (mut before, mut tables) = (0, all.iter_mut());
+            for part in &self.parts {
+                if part.tables.contains_key(&name)
+                    && let Some(rows) = tables.next()
+                    && before > 0
+                {
                     *rows = shifted(rows, before)?;
                 }
-                before +=
-                    self.own_places(part, &parent)?.iter().filter(|place| place.is_some()).count() as u32;
+                // Its rows of the other table count where nothing belongs to them, too.
+                if part.tables.contains_key(&parent) {
+                    let places = self.own_places(part, &parent)?;
+                    before += places.iter().filter(|place| place.is_some()).count() as u32;
+                }
             }
         }
         let Some(first) = all.first() else { return Ok(None) };
-        concat_batches(&first.schema(), &all).map(Some).map_err(|error| Error::internal("state", error))
-    }
-
-    fn with(&self, name: &str) -> impl Iterator<Item = &OperatorState> {
-        self.parts.iter().filter(move |part| part.tables.contains_key(name))
+        // A second piece, so that columns are copied: those that were read are slices of one buffer, which would be
+        // kept with the smallest of them.
+        let (schema, nothing) = (first.schema(), first.slice(0, 0));
+        all.push(nothing);
+        concat_batches(&schema, &all).map(Some).map_err(|error| Error::internal("state", error))
     }
 
     fn parent(&self, name: &str) -> Option<String> {
@@ -355,6 +361,9 @@ fn kept_by_keys(
 ) -> Result<BooleanArray, Error> {
     let columns =
         keys.iter().map(|key| rows.columns().get(*key).cloned().ok_or_else(|| misfit("a key is missing")));
+    if subtasks == 1 {
+        return Ok(BooleanArray::from(vec![true; rows.num_rows()]));
+    }
     let mut hashes = Vec::new();
     hash_keys(&columns.collect::<Result<Vec<_>, _>>()?, rows.num_rows(), &mut hashes)?;
     Ok(hashes.into_iter().map(|hash| Some(subtask_of(hash, subtasks) == subtask)).collect())
@@ -590,6 +599,23 @@ mod tests {
             all.sort_unstable();
             assert_eq!(all, (0..40).chain(50..60).collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn rows_that_nothing_belongs_to_count_as_places() {
+        let part = |key: i64, has_values: bool| {
+            let mut writer = StateWriter::default();
+            writer.columns("groups", vec![numbers([key])], &[0]).unwrap();
+            if has_values {
+                writer.columns_of("groups", "values", vec![places([0]), numbers([key * 10])]).unwrap();
+            }
+            writer.finish()
+        };
+        let reader = StateReader::spread(vec![part(1, false), part(2, true)], 0, 1, 0);
+        let columns = reader.columns("values").unwrap().unwrap();
+        assert_eq!(columns[0].as_primitive::<UInt32Type>().values(), &[1]);
+        assert_eq!(values(&columns[1]), [20]);
+        assert_eq!(values(&reader.columns("groups").unwrap().unwrap()[0]), [1, 2]);
     }
 
     #[test]

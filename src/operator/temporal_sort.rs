@@ -225,12 +225,15 @@ impl Operator for TemporalSort {
         state.number("running", self.running);
         state.optional("released", self.released);
         // In order; what is ahead is among them.
-        let numbers: HashMap<u64, usize> = self.batches.keys().copied().zip(0..).collect();
+        let mut batches: Vec<(u64, &RecordBatch)> =
+            self.batches.iter().map(|(batch, stored)| (*batch, &stored.rows)).collect();
+        batches.sort_unstable_by_key(|(batch, _)| *batch);
+        let numbers: HashMap<u64, usize> = batches.iter().map(|(batch, _)| *batch).zip(0..).collect();
         let rows = self.held.values().map(|held| (numbers[&held.batch], held.row));
         let from = Int64Array::from_iter_values(self.held.values().map(|held| held.from));
         let running = Int64Array::from_iter_values(self.held.values().map(|held| held.running));
         let more: Vec<ArrayRef> = vec![Arc::new(from), Arc::new(running)];
-        let batches = self.batches.values().map(|stored| &stored.rows);
+        let batches = batches.iter().map(|(_, rows)| *rows);
         hand_on(state, "rows", (&self.schema, &[]), batches, rows, more)
     }
 

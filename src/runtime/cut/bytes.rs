@@ -94,6 +94,7 @@ fn header(task: &TaskCut) -> Value {
         json!({
             "split": mark.split,
             "position": mark.position.as_ref().map(|position| &position.0),
+            "used_to": mark.used_to,
             "last_line": mark.last_line,
             "reached": mark.reached,
             "said": mark.said,
@@ -165,6 +166,7 @@ fn read_task(rest: &mut &[u8]) -> Result<TaskCut, Error> {
         Ok(SplitMark {
             split: split.text("split")?,
             position: (!position.is_null()).then(|| Position(position.clone())),
+            used_to: split.get("used_to")?.as_u64(),
             last_line: split.natural("last_line")?,
             reached: split.number("reached")?,
             said: split.number("said")?,

@@ -105,11 +105,6 @@ impl JobCut {
     pub(super) fn is_over(&self) -> bool {
         self.tasks.iter().all(|task| task.is_over)
     }
-
-    /// Memory of what operators keep, in bytes, estimated.
-    pub(super) fn state_bytes(&self) -> usize {
-        self.tasks.iter().flat_map(|task| &task.links).map(|link| link.state.size()).sum()
-    }
 }
 
 impl TaskCut {

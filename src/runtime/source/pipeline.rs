@@ -188,8 +188,10 @@ impl SplitRead {
 #[derive(Debug, Clone, PartialEq)]
 pub(in super::super) struct SplitMark {
     pub(in super::super) split: String,
-    /// `None`: rows up to `last_line` are to be dropped.
+    /// `None`: at its start.
     pub(in super::super) position: Option<Position>,
+    /// Behind the position rows up to this line were used, and are to be dropped.
+    pub(in super::super) used_to: Option<u64>,
     pub(in super::super) last_line: u64,
     /// How far its rows have come in event time, and what was said of that.
     pub(in super::super) reached: i64,
@@ -287,16 +289,10 @@ impl SplitPipeline {
     /// # Errors
     /// Those of [`SplitReader::seek`].
     pub(super) fn left_at(mut self, mark: &SplitMark, shift_us: i64) -> Result<Self, Error> {
-        match &mark.position {
-            Some(position) => {
-                self.reader.seek(position)?;
-                // It may be a little before what was used.
-                let line = position.0.get("line").and_then(serde_json::Value::as_u64);
-                let is_before = line.is_some_and(|line| line <= mark.last_line);
-                self.used_to = (is_before && !position.is_exact()).then_some(mark.last_line);
-            }
-            None => self.used_to = (mark.last_line > 0).then_some(mark.last_line),
+        if let Some(position) = &mark.position {
+            self.reader.seek(position)?;
         }
+        self.used_to = mark.used_to;
         let next_tick_us = mark.next_tick_us.map(|due_us| due_us.saturating_add(shift_us));
         self.watermark.restore(mark.reached, mark.said, next_tick_us);
         self.cell.set_watermark(mark.said);
@@ -331,9 +327,13 @@ impl SplitPipeline {
 
     /// How it is left now.
     fn mark(&self) -> SplitMark {
+        let position = self.reader.position();
+        let is_exact = position.as_ref().is_some_and(Position::is_exact);
+        let used_to = self.used_to.or((!is_exact && self.last_line > 0).then_some(self.last_line));
         SplitMark {
             split: self.reader.name().to_owned(),
-            position: self.reader.position(),
+            position,
+            used_to,
             last_line: self.last_line,
             reached: self.watermark.reached(),
             said: self.watermark.said(),

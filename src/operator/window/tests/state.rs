@@ -61,12 +61,12 @@ fn windows_whose_results_change_are_spread_over_other_subtasks() {
     let tumble = assign(WindowKind::Tumble { size_us: 5_000 * MS }, 0);
     let hop = assign(WindowKind::Hop { slide_us: 2_000 * MS, size_us: 8_000 * MS }, 0);
     let global = assign(WindowKind::Global, 0);
-    let every = Some(3_500_000);
+    let every_us = 3_500_000;
     for emit in [
         EmitMode::OnWindowClose,
         EmitMode::Changes { every_us: None },
-        EmitMode::Changes { every_us: every },
-        EmitMode::Early { every_us: every.unwrap_or_default() },
+        EmitMode::Changes { every_us: Some(every_us) },
+        EmitMode::Early { every_us },
     ] {
         for window in [&tumble, &hop, &global] {
             let is_global = std::ptr::eq(window, &global);

@@ -6,10 +6,11 @@ use proptest::prelude::*;
 
 use super::super::super::tests::live::{drain, folded};
 use super::super::super::tests::property::{describe_ordered, describe_plain};
-use super::super::super::tests::{inexact_calls, ordered_calls, plain_calls};
+use super::super::super::tests::{inexact_calls, ordered_calls, output, plain_calls};
+use super::super::LiveSessions;
 use super::property::rows;
-use super::{aggregate, run_cut, sessions};
-use crate::operator::testing::{MS, Row, column, running, stamp, stream_batch};
+use super::{aggregate, run_cut, sessions, spec};
+use crate::operator::testing::{MS, Row, column, input, running, stamp, stream_batch};
 use crate::operator::{Operator, Output, RowCounts};
 use crate::plan::{AggregateCall, EmitMode, WindowAggregateNode};
 use crate::stream::Watermark;
@@ -447,7 +448,10 @@ fn what_sessions_kept_goes() {
         for (mode, lateness) in [(EACH, 0), (EVERY, 3), (CLOSE, 3)] {
             let node = sessions(5, vec![2], vec![column(2)], calls.clone());
             let node = WindowAggregateNode { emit: mode, allowed_lateness_us: lateness * MS, ..node };
-            let mut operator = aggregate(&node);
+            // The operator alone: one that has just taken up state has less room to spare.
+            let (schema, window) = (output(&node, &input()), spec(5));
+            let window = (0, &window, [2].as_slice());
+            let mut operator = LiveSessions::try_new(&node, window, &schema, &input(), None).unwrap();
             let (mut out, mut most) = (Output::default(), [0, 0]);
             operator.open(0);
             for batch in 0..30 {
