@@ -320,7 +320,7 @@ impl Operator for GroupChanges {
         let given = given.first().and_then(|given| given.as_boolean_opt()).ok_or_else(lacks)?;
         self.given.iter_mut().zip(given.values()).for_each(|(known, given)| *known = given);
         if state.highest("has_rows") == Some(1) {
-            self.arrived = Some(Instant::now());
+            self.arrived = Some(state.arrived());
         }
         counts.held = 0;
         Ok(())

@@ -112,7 +112,7 @@ impl Operator for Sort {
         if let Some(rows) = state.table("rows")? {
             self.held = rows.num_rows();
             self.rows = vec![with_schema(&self.schema, rows)?];
-            self.arrived = Some(Instant::now());
+            self.arrived = Some(state.arrived());
         }
         counts.held = self.held as u64;
         Ok(())

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::Cursor;
 use std::sync::Arc;
+use std::time::Instant;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatchOptions, StringArray, UInt32Array,
@@ -21,6 +22,7 @@ use arrow::record_batch::RecordBatch;
 
 use super::spread::{hash_keys, subtask_of};
 use crate::error::{Error, code};
+use crate::stream::now;
 
 /// Keys of the metadata of a table's schema where it is written.
 const NAME: &str = "tidegate.name";
@@ -171,17 +173,28 @@ pub struct StateReader {
     scope: String,
     /// How much later the job's clock shows now the moment at which the state was kept, microseconds.
     clock_shift_us: i64,
+    /// When it is read.
+    now: Instant,
 }
 
 impl StateReader {
     /// For the subtask that wrote it.
     pub fn same(state: OperatorState, clock_shift_us: i64) -> Self {
-        Self { parts: vec![state], place: None, scope: String::new(), clock_shift_us }
+        Self::new(vec![state], None, clock_shift_us)
     }
 
     /// For one of another number of subtasks.
     pub fn spread(parts: Vec<OperatorState>, subtask: usize, subtasks: usize, clock_shift_us: i64) -> Self {
-        Self { parts, place: Some((subtask, subtasks)), scope: String::new(), clock_shift_us }
+        Self::new(parts, Some((subtask, subtasks)), clock_shift_us)
+    }
+
+    fn new(parts: Vec<OperatorState>, place: Option<(usize, usize)>, clock_shift_us: i64) -> Self {
+        Self { parts, place, scope: String::new(), clock_shift_us, now: now() }
+    }
+
+    /// When rows that were kept count as arrived: now. How long the job lay still is no latency.
+    pub fn arrived(&self) -> Instant {
+        self.now
     }
 
     /// The lowest that a subtask kept.

@@ -258,7 +258,7 @@ impl Operator for TemporalSort {
         let left = times.len();
         (self.next_row, self.next_batch) = (left as u64, 1);
         self.batches.insert(0, Stored { rows: taken_up.rows, left });
-        self.arrived = Some(Instant::now());
+        self.arrived = Some(state.arrived());
         counts.held = left as u64;
         Ok(())
     }

@@ -235,7 +235,7 @@ impl Operator for WindowChanges {
         }
         self.aggregates.restore(&groups, state)?;
         if !groups.is_empty() {
-            self.arrived = Some(Instant::now());
+            self.arrived = Some(state.arrived());
         }
         self.watermark = state.lowest("watermark").unwrap_or(i64::MIN);
         counts.held = 0;

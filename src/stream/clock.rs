@@ -9,6 +9,11 @@ pub(crate) fn micros(time: Duration) -> i64 {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }
 
+/// This moment, to measure latency from; what a job does never depends on it.
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
 /// Tells the time.
 pub trait Clock: Send + Sync + Debug {
     /// Microseconds since 1970-01-01T00:00:00Z. May be set back or forth by whoever sets clocks.
@@ -24,7 +29,7 @@ pub struct SystemClock(Instant);
 
 impl Default for SystemClock {
     fn default() -> Self {
-        Self(Instant::now())
+        Self(now())
     }
 }
 

@@ -9,7 +9,7 @@ mod time;
 mod watermark;
 
 #[cfg(feature = "runtime")]
-pub(crate) use clock::micros;
+pub(crate) use clock::{micros, now};
 pub use clock::{Clock, SystemClock, VirtualClock};
 pub use element::{LatencyMarker, RowKind, RowKinds, StreamBatch, StreamElement, StreamStatus};
 pub use fold::Fold;

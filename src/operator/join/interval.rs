@@ -411,7 +411,7 @@ impl Operator for IntervalJoin {
         }
         counts.held = self.sides.iter().map(|side| side.store.len() as u64).sum();
         if counts.held > 0 {
-            self.arrived = Some(Instant::now());
+            self.arrived = Some(state.arrived());
         }
         Ok(())
     }

@@ -290,7 +290,7 @@ impl Operator for WindowJoin {
     fn restore(&mut self, state: &mut StateReader, counts: &mut RowCounts) -> Result<(), Error> {
         self.watermark = state.lowest("watermark").unwrap_or(i64::MIN);
         counts.held = 0;
-        let arrived = Instant::now();
+        let arrived = state.arrived();
         for (input, name) in SIDES.into_iter().enumerate() {
             let Some(taken_up) = take_up(state, name, &self.inputs[input])? else { continue };
             counts.held += taken_up.rows.num_rows() as u64;

@@ -337,7 +337,7 @@ impl Operator for OverAtClose {
         for (row, window) in ends.iter().copied().zip(starts.iter().copied()).enumerate() {
             let open = self.open.entry(window).or_default();
             open.partitions.number(&keys, row);
-            open.arrived = Some(Instant::now());
+            open.arrived = Some(state.arrived());
         }
         let rows = with_schema(&self.input, state.table("rows")?.ok_or_else(lacks)?)?;
         let (keys, windows) = (self.keys.rows(&rows)?, self.windows(&rows)?);

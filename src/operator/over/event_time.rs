@@ -336,7 +336,7 @@ impl Operator for OverEventTime {
             self.next_row += 1;
         }
         if !self.held.is_empty() {
-            self.arrived = Some(Instant::now());
+            self.arrived = Some(state.arrived());
         }
         self.watermark = state.lowest("watermark").unwrap_or(i64::MIN);
         counts.held = self.held.len() as u64;

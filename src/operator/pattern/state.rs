@@ -1,7 +1,6 @@
 //! What MATCH_RECOGNIZE keeps, for a checkpoint.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, UInt32Array};
 use arrow::datatypes::UInt32Type;
@@ -94,7 +93,7 @@ impl MatchRecognize {
         }
         counts.held = of.len() as u64;
         if !of.is_empty() {
-            self.arrived = Some(Instant::now());
+            self.arrived = Some(state.arrived());
         }
         self.read_attempts(state, &of)?;
         for group in 0..self.groups.len() as u32 {

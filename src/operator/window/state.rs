@@ -1,6 +1,5 @@
 //! The groups of slices and windows as tables of a checkpoint.
 
-use std::time::Instant;
 
 use arrow::array::{Array, ArrayRef, AsArray, UInt32Array, UInt64Array};
 use arrow::compute::take;
@@ -76,7 +75,7 @@ impl WindowAggregate {
         }
         self.ids = ids;
         if self.next_end().is_some() {
-            self.arrived = Some(Instant::now());
+            self.arrived = Some(state.arrived());
         }
         Ok(())
     }

@@ -1,7 +1,6 @@
 //! What a temporal join keeps, for a checkpoint.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use arrow::array::{ArrayRef, Int64Array};
 
@@ -64,7 +63,7 @@ impl TemporalJoin {
         }
         counts.held = (self.waiting.len() + self.came.len()) as u64;
         if counts.held > 0 {
-            self.arrived = Some(Instant::now());
+            self.arrived = Some(state.arrived());
         }
         Ok(())
     }
@@ -101,7 +100,7 @@ impl TemporalJoin {
                 self.came.push(Came { running, input, batch, row: slot, time, key, slot });
             }
         }
-        self.batches.push(StreamBatch::inserts(taken_up.rows, Instant::now()));
+        self.batches.push(StreamBatch::inserts(taken_up.rows, state.arrived()));
         Ok(())
     }
 }

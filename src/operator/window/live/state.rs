@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use arrow::array::{Array, ArrayRef, AsArray, UInt8Array, UInt32Array};
 use arrow::compute::{concat, take};
@@ -120,7 +119,7 @@ impl LiveAggregate {
                 window.before.values = vec![values];
             }
         }
-        self.arrived = Some(Instant::now());
+        self.arrived = Some(state.arrived());
         Ok(())
     }
 }

@@ -1,7 +1,6 @@
 //! Sessions and what is kept of them, as tables of a checkpoint.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray};
 use arrow::array::{Int64Array, UInt32Array, UInt64Array};
@@ -191,7 +190,7 @@ impl SessionRows {
         self.kept.read("rows", state, |kept, place, arrival| {
             kept.link(&mut chain_of(intake, &ids, place)?.rows, arrival)
         })?;
-        self.arrived = Some(Instant::now());
+        self.arrived = Some(state.arrived());
         Ok(self.kept.live())
     }
 }
@@ -226,7 +225,7 @@ impl SessionAggregate {
         self.states.read("states", state, |kept, place, arrival| {
             kept.link(&mut chain_of(intake, &ids, place)?.states, arrival)
         })?;
-        self.arrived = Some(Instant::now());
+        self.arrived = Some(state.arrived());
         Ok(())
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use arrow::array::{ArrayRef, AsArray, BooleanArray, Int64Array, UInt32Array, UInt64Array};
 use arrow::datatypes::{Int64Type, UInt32Type, UInt64Type};
@@ -58,7 +57,7 @@ impl LiveSessions {
         if let Some(complete) = &mut self.complete {
             state.scoped("complete", |state| complete.read(state))?;
         }
-        self.arrived = Some(Instant::now());
+        self.arrived = Some(state.arrived());
         Ok(())
     }
 }
