@@ -247,6 +247,6 @@ fn changelog_group_by() {
         "changelog group by",
         "k STRING, n BIGINT, total BIGINT, high INT",
         "changelog-json",
-        "SELECT k, COUNT(*), SUM(v), MAX(v) FROM a GROUP BY k",
+        "SELECT k, COUNT(*), SUM(v), MAX(v) FROM a GROUP BY k EMIT CHANGES",
     );
 }

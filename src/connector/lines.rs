@@ -12,10 +12,13 @@ use arrow::array::{Array, AsArray, BinaryArray, BooleanArray, RecordBatchOptions
 use arrow::compute::filter;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
+use serde_json::Value;
 
 use super::format::options::TEXT_KEYS;
 use super::options::OptionReader;
-use super::{Connector, Lines, Read, ReadRequest, RejectedRow, Sink, Source, SplitBatch, SplitReader};
+use super::{
+    Connector, Lines, Position, Read, ReadRequest, RejectedRow, Sink, Source, SplitBatch, SplitReader,
+};
 use crate::catalog::{Column, ColumnKind, OptionEntry, Options, Table, TableFacts, TableStatistics};
 use crate::error::{Error, code, did_you_mean, panic_text};
 use crate::stream::StreamBatch;
@@ -247,15 +250,36 @@ impl Connector for WithFormats {
     }
 
     fn sink(&self, table: &Table, schema: SchemaRef) -> Result<Box<dyn Sink>, Error> {
-        let Some(format) = self.format(&table.options) else { return self.inner.sink(table, schema) };
-        let encoder = format.encoder(OptionReader::of(&table.options), &schema)?;
-        let lines = Arc::new(Schema::new(vec![line_schema()]));
-        let inner = self.inner.sink(&table_of_lines(table, format.as_ref())?, Arc::clone(&lines))?;
-        Ok(Box::new(LineSink { name: format.name(), inner, encoder, lines }))
+        self.open_sink(table, schema, &|table, schema| self.inner.sink(table, schema))
+    }
+
+    fn resume_sink(
+        &self,
+        table: &Table,
+        schema: SchemaRef,
+        prepared: &Value,
+    ) -> Result<Box<dyn Sink>, Error> {
+        self.open_sink(table, schema, &|table, schema| self.inner.resume_sink(table, schema, prepared))
     }
 
     fn dropped(&self, table: &Table) {
         self.inner.dropped(table);
+    }
+}
+
+impl WithFormats {
+    /// A sink of one of the formats over one of lines, which `open` opens.
+    fn open_sink(
+        &self,
+        table: &Table,
+        schema: SchemaRef,
+        open: &dyn Fn(&Table, SchemaRef) -> Result<Box<dyn Sink>, Error>,
+    ) -> Result<Box<dyn Sink>, Error> {
+        let Some(format) = self.format(&table.options) else { return open(table, schema) };
+        let encoder = format.encoder(OptionReader::of(&table.options), &schema)?;
+        let lines = Arc::new(Schema::new(vec![line_schema()]));
+        let inner = open(&table_of_lines(table, format.as_ref())?, Arc::clone(&lines))?;
+        Ok(Box::new(LineSink { name: format.name(), inner, encoder, lines }))
     }
 }
 
@@ -400,6 +424,14 @@ impl SplitReader for LineSplit {
     fn truncations(&self) -> u64 {
         self.inner.truncations()
     }
+
+    fn position(&self) -> Option<Position> {
+        self.inner.position()
+    }
+
+    fn seek(&mut self, position: &Position) -> Result<(), Error> {
+        self.inner.seek(position)
+    }
 }
 
 struct LineSink {
@@ -427,6 +459,14 @@ impl Sink for LineSink {
 
     fn finish(&mut self) -> Result<(), Error> {
         self.inner.finish()
+    }
+
+    fn prepare(&mut self) -> Result<Option<Value>, Error> {
+        self.inner.prepare()
+    }
+
+    fn commit(&mut self) -> Result<(), Error> {
+        self.inner.commit()
     }
 
     fn abort(&mut self) {

@@ -1,6 +1,6 @@
 //! Places in splits where a later reader goes on.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Lines, SplitBatch};
 use crate::error::{Error, code};
@@ -10,6 +10,16 @@ use crate::error::{Error, code};
 pub struct Position(pub Value);
 
 impl Position {
+    /// Of a split whose rows do not come again: a later reader reads what comes then.
+    pub fn lost() -> Self {
+        Self(json!({ "lost": true, "bytes": 0, "line": 1 }))
+    }
+
+    /// Whether it is of such a split.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.0.get("lost").is_some()
+    }
+
     /// Whether its next row was not used: else rows up to the last line that was used come again, and are dropped.
     pub(crate) fn is_exact(&self) -> bool {
         self.0.get("before").is_none()

@@ -1,6 +1,6 @@
 //! Reads the text of a file, pipe, connection or terminal as rows.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::assembly::{Assembly, SplitFacts};
 use super::format::{Decoder, FormatOptions, Rows, TextFormat};
@@ -416,7 +416,7 @@ impl SplitReader for TextSplit {
         }
         // What a pipe or a connection gave does not come again.
         if self.facts.size.is_none() && !self.grows {
-            return Some(Position(json!({ "bytes": 0, "line": 1 })));
+            return Some(Position::lost());
         }
         let (bytes, line) = match &self.ahead {
             Some(ahead) => ahead.position(),

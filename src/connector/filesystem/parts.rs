@@ -58,6 +58,11 @@ impl Parts {
         json!({ "name": self.name, "next": self.next, "sealed": sealed })
     }
 
+    /// A hidden name that no part has.
+    pub(super) fn probe(&self) -> PathBuf {
+        self.folder.join(format!(".{}.inprogress", self.name))
+    }
+
     /// The hidden name of the next part, and its name to be.
     pub(super) fn next(&mut self) -> (PathBuf, PathBuf) {
         let name = format!("{}-{:06}.{}", self.name, self.next, self.extension);

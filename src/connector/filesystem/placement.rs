@@ -29,8 +29,8 @@ enum Target {
     Pending { file: File, temporary: PathBuf, to: PathBuf, overwrite: bool },
     /// The next part has not been begun.
     Unopened,
-    /// Finished, or given up.
-    Closed,
+    /// Finished, or given up. Of a file that an earlier run has finished: what its checkpoint told.
+    Closed(Option<Value>),
 }
 
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
@@ -69,9 +69,11 @@ impl Placement {
         };
         if is_folder {
             let parts = Parts::new(target, extension);
-            let mut placement = Self::of_parts(path, parts);
-            placement.begin()?;
-            return Ok(placement);
+            // Whether a part can be written is found out here; it is begun with the first row.
+            let probe = parts.probe();
+            let probed = fs::create_dir_all(target).and_then(|()| new_file(&probe));
+            probed.and_then(|_| fs::remove_file(&probe)).map_err(failed)?;
+            return Ok(Self::of_parts(path, parts));
         }
         let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let folder = target.parent().unwrap_or(Path::new(""));
@@ -126,7 +128,7 @@ impl Placement {
             }
             // It was finished, but nobody was told.
             Err(error) if error.kind() == io::ErrorKind::NotFound => match fs::metadata(&to) {
-                Ok(facts) if facts.len() == length => Target::Closed,
+                Ok(facts) if facts.len() == length => Target::Closed(Some(prepared.clone())),
                 _ => return Err(foreign(path)),
             },
             Err(error) => return Err(failed(error)),
@@ -159,7 +161,7 @@ impl Placement {
         match &self.kind {
             Target::Stream(path) => OpenOptions::new().append(true).open(path),
             Target::Pending { file, .. } => file.try_clone(),
-            Target::Unopened | Target::Closed => Err(io::Error::other("the file is closed")),
+            Target::Unopened | Target::Closed(_) => Err(io::Error::other("the file is closed")),
         }
         .map_err(|error| unwritable(&self.shown, &error))
     }
@@ -181,7 +183,7 @@ impl Placement {
 
     /// Whether an earlier run has finished the file.
     pub(super) fn is_closed(&self) -> bool {
-        matches!(self.kind, Target::Closed)
+        matches!(self.kind, Target::Closed(Some(_)))
     }
 
     /// Makes what was written so far safe, for a checkpoint, and tells what [`Placement::resume`] needs. `is_empty`: no row
@@ -209,7 +211,8 @@ impl Placement {
                 let length = file.metadata().map_err(failed)?.len();
                 Ok(Some(json!({ "temporary": temporary, "to": to, "length": length })))
             }
-            (None, Target::Unopened | Target::Closed) => Ok(None),
+            (None, Target::Unopened) => Ok(None),
+            (None, Target::Closed(told)) => Ok(told.clone()),
         }
     }
 
@@ -232,7 +235,7 @@ impl Placement {
         let failed = |error: io::Error| unwritable(&self.shown, &error);
         if is_empty && self.parts.is_some() {
             fs::remove_file(temporary).map_err(failed)?;
-            self.kind = Target::Closed;
+            self.kind = Target::Closed(None);
             return Ok(());
         }
         file.sync_all().map_err(failed)?;
@@ -242,14 +245,14 @@ impl Placement {
             return Err(exists(&self.shown));
         }
         sync_folder_of(to);
-        self.kind = Target::Closed;
+        self.kind = Target::Closed(None);
         Ok(())
     }
 
     /// Leaves nothing behind but what a checkpoint tells of.
     pub(super) fn discard(&mut self) {
         let is_kept = self.is_kept && self.parts.is_none();
-        if let Target::Pending { temporary, .. } = std::mem::replace(&mut self.kind, Target::Closed)
+        if let Target::Pending { temporary, .. } = std::mem::replace(&mut self.kind, Target::Closed(None))
             && !is_kept
         {
             // Nothing can be done if this fails; the name is hidden and no reader takes it for data.

@@ -76,7 +76,7 @@ impl TextSink {
     ) -> Result<Self, Error> {
         let (encoder, buffer) = (Encoder::new(format, schema)?, Vec::new());
         let mut sink = Self { placement, encoder, compression, out: Out::Unopened, buffer, rows: 0 };
-        if !sink.placement.is_stream() {
+        if !sink.placement.is_stream() && !sink.placement.has_parts() {
             sink.open()?;
         }
         sink.begin();
@@ -161,7 +161,7 @@ impl Sink for TextSink {
             return Ok(());
         }
         // Of a folder the next part may not have been begun.
-        if !self.placement.has_parts() || self.rows > 0 || self.placement.is_begun() {
+        if !self.placement.has_parts() || self.rows > 0 {
             self.close()?;
         }
         self.placement.commit(self.rows == 0)

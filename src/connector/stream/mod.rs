@@ -22,7 +22,9 @@ use self::hub::{Event, Given, Hub, ReaderHandle};
 use super::assembly::{Assembly, SplitFacts, source_metadata};
 use super::options::OptionReader;
 use super::stdio::no_sink;
-use super::{CancelToken, Connector, Lines, Read, ReadRequest, Sink, Source, SplitBatch, SplitReader};
+use super::{
+    CancelToken, Connector, Lines, Position, Read, ReadRequest, Sink, Source, SplitBatch, SplitReader,
+};
 use crate::catalog::{Options, Table, TableFacts, TableStatistics};
 use crate::error::{Error, code};
 use crate::stream::Watermark;
@@ -457,6 +459,15 @@ impl StreamSplit {
 impl SplitReader for StreamSplit {
     fn name(&self) -> &str {
         &self.facts.path
+    }
+
+    /// What it gave does not come again.
+    fn position(&self) -> Option<Position> {
+        Some(Position::lost())
+    }
+
+    fn seek(&mut self, _position: &Position) -> Result<(), Error> {
+        Ok(())
     }
 
     fn next(&mut self) -> Result<Read, Error> {

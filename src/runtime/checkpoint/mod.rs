@@ -130,6 +130,8 @@ pub(super) fn begin(
         CheckpointStart::From(path) => Store::load(path)?,
     };
     check(&stored, options, plan, parallelism)?;
+    // Those behind it tell of what comes anew, otherwise.
+    store.forget_behind(stored.number)?;
     Ok(Some(Restored { number: stored.number, cut: stored.cut }))
 }
 

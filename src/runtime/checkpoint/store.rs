@@ -193,6 +193,15 @@ impl Store {
         Ok(state.len() as u64)
     }
 
+    /// Removes the checkpoints behind this one, whole or not.
+    ///
+    /// # Errors
+    /// `K004` if one can't be removed.
+    pub(super) fn forget_behind(&self, number: u64) -> Result<(), Error> {
+        let behind = self.list()?.into_iter().filter(|(other, _)| *other > number);
+        behind.map(|(_, path)| fs::remove_dir_all(&path).map_err(|error| unwritten(&path, &error))).collect()
+    }
+
     /// Keeps the newest ones only.
     pub(super) fn prune(&self, retained: usize) -> Result<(), Error> {
         let all = self.list()?;

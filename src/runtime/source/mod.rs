@@ -16,7 +16,7 @@ use arrow::array::RecordBatchOptions;
 use arrow::record_batch::RecordBatch;
 
 use super::merge::{Inputs, Polled};
-use crate::connector::{CancelToken, Read, SplitReader};
+use crate::connector::{CancelToken, Position, Read, SplitReader};
 use crate::error::{Error, code};
 use crate::stream::{StreamBatch, StreamElement};
 
@@ -84,7 +84,9 @@ pub(super) fn resumed(
             reader.as_ref().is_some_and(|reader| reader.name() == mark.split)
         };
         let reader = found.iter_mut().find(is_same).and_then(Option::take);
-        let pipeline = match (reader, is_over) {
+        // A connection of the earlier run, say.
+        let is_lost = mark.position.as_ref().is_some_and(Position::is_lost) && reader.is_none();
+        let pipeline = match (reader, *is_over || is_lost) {
             (_, true) => {
                 SplitPipeline::new(Box::new(Gone(mark.split.clone())), Arc::clone(shape)).that_is_over(mark)
             }

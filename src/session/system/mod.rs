@@ -20,7 +20,7 @@ use crate::catalog::{
     Column, ColumnKind, NullTime, Options, SYSTEM_CONNECTOR, SYSTEM_EVERY, Table, TableFacts, WatermarkSpec,
 };
 use crate::connector::{
-    Connector, INGESTION_TIME, Lines, Read, ReadRequest, Sink, Source, SplitBatch, SplitReader,
+    Connector, INGESTION_TIME, Lines, Position, Read, ReadRequest, Sink, Source, SplitBatch, SplitReader,
 };
 use crate::error::{Error, code};
 use crate::runtime::JobClock;
@@ -212,6 +212,15 @@ impl SystemReader {
 impl SplitReader for SystemReader {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What it gave does not come again.
+    fn position(&self) -> Option<Position> {
+        Some(Position::lost())
+    }
+
+    fn seek(&mut self, _position: &Position) -> Result<(), Error> {
+        Ok(())
     }
 
     fn next(&mut self) -> Result<Read, Error> {

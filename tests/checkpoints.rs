@@ -1,0 +1,401 @@
+//! Checkpoints from outside: what a person types, what is visible then, and what is refused.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// Longer than anything here takes; a test that would hang fails instead.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A folder with a script.
+struct Project(TempDir);
+
+/// A run that goes on.
+struct Running {
+    child: Child,
+    ended: Receiver<()>,
+}
+
+impl Project {
+    fn new(script: &str) -> Self {
+        let project = Self(tempfile::tempdir().expect("a folder"));
+        project.write("job.sql", script);
+        project
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).expect("a file can be written");
+    }
+
+    fn append(&self, name: &str, text: &str) {
+        let file = fs::OpenOptions::new().create(true).append(true).open(self.path(name));
+        file.expect("a file can be opened").write_all(text.as_bytes()).expect("it can be written");
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        command.current_dir(self.0.path()).args(["run", "job.sql"]);
+        for setting in ["checkpoint.interval=20 ms", "batch-rows=16", "parallelism=2"] {
+            command.arg("--set").arg(format!("execution.{setting}"));
+        }
+        command.args(args);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs to its end.
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().expect("the program runs")
+    }
+
+    fn succeeds(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{text}");
+        text
+    }
+
+    /// What it says, which begins with this code.
+    fn fails(&self, args: &[&str], code: &str, exit: i32) -> String {
+        let output = self.run(args);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(exit), "{text}");
+        assert!(text.contains(&format!("error[{code}]")), "{text}");
+        text
+    }
+
+    fn start(&self, args: &[&str]) -> Running {
+        let mut child = self.command(args).spawn().expect("the program runs");
+        let mut output = child.stdout.take().expect("its output is a pipe");
+        let (told, ended) = channel();
+        std::thread::spawn(move || {
+            let _ = std::io::copy(&mut output, &mut std::io::sink());
+            let _ = told.send(());
+        });
+        Running { child, ended }
+    }
+
+    /// The visible files of a folder by name. None is left in progress.
+    fn files(&self, folder: &str) -> Vec<PathBuf> {
+        let Ok(entries) = fs::read_dir(self.path(folder)) else { return Vec::new() };
+        let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        files.retain(|path| !is_hidden(path));
+        files.sort();
+        files
+    }
+
+    /// The lines of all visible files of a folder, sorted.
+    fn lines(&self, folder: &str) -> Vec<String> {
+        let text = |path: &PathBuf| fs::read_to_string(path).unwrap_or_default();
+        let mut lines: Vec<String> = self
+            .files(folder)
+            .iter()
+            .flat_map(|path| text(path).lines().map(str::to_owned).collect::<Vec<_>>())
+            .collect();
+        lines.sort();
+        lines
+    }
+
+    fn hidden(&self, folder: &str) -> Vec<PathBuf> {
+        let Ok(entries) = fs::read_dir(self.path(folder)) else { return Vec::new() };
+        entries.flatten().map(|entry| entry.path()).filter(|path| is_hidden(path)).collect()
+    }
+
+    /// The checkpoints of the first job, the oldest first.
+    fn checkpoints(&self) -> Vec<PathBuf> {
+        self.files("state/job-1")
+    }
+}
+
+fn is_hidden(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))
+}
+
+impl Running {
+    /// Waits for something that happens while it runs.
+    fn until(&mut self, what: &str, happened: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !happened() {
+            assert!(begun.elapsed() < PATIENCE, "waited for {what}");
+            match self.ended.recv_timeout(Duration::from_millis(5)) {
+                Err(RecvTimeoutError::Timeout) => {}
+                _ => panic!("it ended, and {what} did not happen"),
+            }
+        }
+    }
+
+    fn kill(mut self) {
+        self.child.kill().expect("it can be killed");
+        self.child.wait().expect("it ends");
+    }
+
+    /// Stops it behind a checkpoint. What it says.
+    fn stop(self) -> String {
+        let status = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        assert!(status.expect("there is a command to send signals").success());
+        let output = self.child.wait_with_output().expect("it ends");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{text}");
+        text
+    }
+}
+
+fn numbers(range: std::ops::Range<u32>) -> String {
+    range.map(|v| format!("{{\"v\":{v}}}\n")).collect()
+}
+
+fn sorted(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+/// Copies numbers from a file to a table with these options.
+fn copy(options: &str) -> String {
+    format!(
+        "CREATE TABLE t (v INT) WITH ('connector' = 'filesystem', 'path' = 'in.json');
+         CREATE TABLE r (v INT) WITH ('connector' = 'filesystem', {options});
+         INSERT INTO r SELECT v FROM t;"
+    )
+}
+
+/// The field report B081, and the same of single files.
+#[test]
+fn the_end_of_the_input_is_a_commit() {
+    for format in ["json", "csv", "parquet"] {
+        for interval in ["1 h", "100 ms"] {
+            let project = Project::new(&copy(&format!("'path' = 'out', 'format' = '{format}'")));
+            project.write("in.json", &numbers(0..10));
+            let set = format!("execution.checkpoint.interval={interval}");
+            project.succeeds(&["--checkpoint-dir", "state", "--set", &set]);
+            assert_eq!(project.hidden("out"), Vec::<PathBuf>::new(), "{format}, {interval}");
+            let read = format!(
+                "CREATE TABLE r (v INT) WITH ('connector' = 'filesystem', 'path' = 'out', 'format' = '{format}');
+                 SELECT v FROM r ORDER BY v;"
+            );
+            project.write("job.sql", &read);
+            let output = project.run(&["-f", "json"]);
+            let rows = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert_eq!(rows, numbers(0..10), "{format}, {interval}");
+        }
+    }
+}
+
+#[test]
+fn one_file_is_what_it_is_without_checkpoints() {
+    for name in ["out.json", "out.csv", "out.json.gz", "out.csv.zst"] {
+        let project = Project::new(&copy(&format!("'path' = '{name}'")));
+        project.write("in.json", &numbers(0..30_000));
+        project.succeeds(&["--checkpoint-dir", "state"]);
+        assert_eq!(project.hidden("."), Vec::<PathBuf>::new(), "{name}");
+        project.write(
+            "job.sql",
+            &format!("SELECT COUNT(*) AS n, SUM(v) AS s, MIN(v) AS a, MAX(v) AS z FROM '{name}';"),
+        );
+        let output = project.run(&["-f", "csv"]);
+        let rows = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(rows.trim_end(), "n,s,a,z\n30000,449985000,0,29999", "{name}");
+    }
+}
+
+#[test]
+fn one_file_goes_on_behind_a_kill() {
+    let project = Project::new(&copy("'path' = 'out.csv'"));
+    project.write("in.json", &numbers(0..400_000));
+    let mut running = project.start(&["--checkpoint-dir", "state"]);
+    running.until("a third checkpoint", || {
+        project.checkpoints().iter().any(|path| path.ends_with("chk-00000003"))
+    });
+    running.kill();
+    assert!(!project.path("out.csv").exists(), "it appears at the end");
+    project.succeeds(&["--checkpoint-dir", "state", "--resume"]);
+    let text = fs::read_to_string(project.path("out.csv")).expect("the file is there");
+    let expected: String = (0..400_000).map(|v| format!("{v}\n")).collect();
+    assert!(text == format!("v\n{expected}"), "{} bytes", text.len());
+    assert_eq!(project.hidden("."), Vec::<PathBuf>::new());
+    // What is over stays so.
+    project.succeeds(&["--checkpoint-dir", "state", "--resume"]);
+    assert_eq!(fs::read_to_string(project.path("out.csv")).expect("the file is there"), text);
+}
+
+#[test]
+fn one_parquet_file_is_refused_before_a_row_is_read() {
+    let project = Project::new(&copy("'path' = 'out.parquet'"));
+    project.write("in.json", &numbers(0..10));
+    let text = project.fails(&["--checkpoint-dir", "state"], "P002", 2);
+    assert!(text.contains("folder"), "{text}");
+    assert!(!project.path("out.parquet").exists());
+}
+
+#[test]
+fn no_run_begins_anew_by_mistake() {
+    let project = Project::new(&copy("'path' = 'out', 'format' = 'json'"));
+    project.write("in.json", &numbers(0..100));
+    let text = project.fails(&["--checkpoint-dir", "state", "--resume"], "K001", 1);
+    assert!(text.contains("state/job-1"), "{text}");
+    project.succeeds(&["--checkpoint-dir", "state"]);
+    project.fails(&["--checkpoint-dir", "state"], "K003", 1);
+    project.succeeds(&["--checkpoint-dir", "state", "--resume"]);
+    assert_eq!(project.lines("out"), sorted(&numbers(0..100)));
+    let text = project.fails(&["--checkpoint-dir", "state", "--resume", "--set", "execution.parallelism=1"], "K003", 1);
+    assert!(text.contains("-p 2"), "{text}");
+    let script = copy("'path' = 'out', 'format' = 'json'").replace("SELECT v", "SELECT v + 1");
+    project.write("job.sql", &script);
+    let text = project.fails(&["--checkpoint-dir", "state", "--resume"], "K003", 1);
+    assert!(text.contains("Calc"), "the difference is told: {text}");
+    assert_eq!(project.lines("out"), sorted(&numbers(0..100)));
+    project.fails(&["--checkpoint-dir", "state", "--from", "state/job-1/chk-99999999"], "K001", 1);
+    let output = project.run(&["--resume"]);
+    assert_eq!(output.status.code(), Some(2), "--resume alone");
+}
+
+#[test]
+fn what_is_torn_is_not_used() {
+    let project = Project::new(&copy("'path' = 'out', 'format' = 'json'"));
+    project.write("in.json", &numbers(0..200_000));
+    project.succeeds(&["--checkpoint-dir", "state"]);
+    let checkpoints = project.checkpoints();
+    assert_eq!(checkpoints.len(), 3, "the newest three are kept");
+    let tear = |path: &PathBuf| {
+        let state = fs::read(path.join("state")).expect("it has a state");
+        fs::write(path.join("state"), &state[..state.len() - 1]).expect("it can be torn");
+    };
+    tear(&checkpoints[2]);
+    // From an older one: what was visible behind it goes, and comes again.
+    project.succeeds(&["--checkpoint-dir", "state", "--resume"]);
+    assert_eq!(project.lines("out"), sorted(&numbers(0..200_000)));
+    assert_eq!(project.hidden("out"), Vec::<PathBuf>::new());
+    project.checkpoints().iter().for_each(tear);
+    let text = project.fails(&["--checkpoint-dir", "state", "--resume"], "K002", 1);
+    assert!(text.contains("not whole"), "{text}");
+    let manifest = project.checkpoints()[0].join("manifest.json");
+    let text = fs::read_to_string(&manifest).expect("it has a manifest");
+    fs::write(&manifest, text.replace("\"format\": 1", "\"format\": 7")).expect("it can be changed");
+    let folder = manifest.parent().expect("it is in a folder").to_string_lossy().into_owned();
+    let text = project.fails(&["--checkpoint-dir", "state", "--from", &folder], "K002", 1);
+    assert!(text.contains("format 7"), "{text}");
+}
+
+#[test]
+fn an_older_checkpoint_can_be_named() {
+    let project = Project::new(&copy("'path' = 'out', 'format' = 'json'"));
+    project.write("in.json", &numbers(0..200_000));
+    project.succeeds(&["--checkpoint-dir", "state"]);
+    let oldest = project.checkpoints()[0].to_string_lossy().into_owned();
+    project.succeeds(&["--checkpoint-dir", "state", "--from", &oldest]);
+    assert_eq!(project.lines("out"), sorted(&numbers(0..200_000)));
+}
+
+#[test]
+fn a_folder_that_can_not_be_written_is_told() {
+    let project = Project::new(&copy("'path' = 'out', 'format' = 'json'"));
+    project.write("in.json", &numbers(0..10));
+    project.write("state", "a file");
+    let text = project.fails(&["--checkpoint-dir", "state"], "K004", 1);
+    assert!(text.contains("state/job-1"), "{text}");
+    assert_eq!(project.lines("out"), Vec::<String>::new());
+}
+
+/// Follows a file, and counts by minute.
+const FOLLOWS: &str = "
+CREATE TABLE t (v INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
+WITH ('connector' = 'filesystem', 'path' = 'in.json', 'source.monitor-interval' = '10 ms');
+CREATE TABLE late (v INT, ts TIMESTAMP(3), late_reason STRING)
+WITH ('connector' = 'filesystem', 'path' = 'late', 'format' = 'json');
+CREATE TABLE r (s TIMESTAMP(3), c BIGINT, v BIGINT)
+WITH ('connector' = 'filesystem', 'path' = 'out', 'format' = 'json');
+INSERT INTO r SELECT window_start, COUNT(*) AS c, SUM(v) AS v
+FROM TABLE(WINDOW)
+GROUP BY window_start, window_end LATE ROWS INTO late;";
+
+/// The field report B077: killed behind the third line.
+#[test]
+fn the_watermark_survives() {
+    for window in [
+        "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)",
+        "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '1' MINUTE)",
+        "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '1' MINUTE)",
+        "SESSION(TABLE t, DESCRIPTOR(ts), INTERVAL '20' SECOND)",
+    ] {
+        let project = Project::new(&FOLLOWS.replace("WINDOW", window));
+        let line = |v: i32, time: &str| format!("{{\"v\":{v}, \"ts\":\"2024-05-01 {time}\"}}\n");
+        project.write("in.json", &(line(1, "09:00:10") + &line(2, "09:01:10") + &line(4, "09:02:10")));
+        let mut running = project.start(&["--checkpoint-dir", "state"]);
+        running.until("two windows", || project.lines("out").len() == 2);
+        running.kill();
+        project.append("in.json", &(line(8, "09:00:20") + &line(16, "09:03:10")));
+        let mut running = project.start(&["--checkpoint-dir", "state", "--resume"]);
+        running.until("the third window and the late row", || {
+            project.lines("out").len() >= 3 && !project.lines("late").is_empty()
+        });
+        let said = running.stop();
+        assert!(said.contains("--resume"), "{said}");
+        let at = |minute: u32| match window.starts_with("SESSION") {
+            true => format!("2024-05-01T09:0{minute}:10.000"),
+            false => format!("2024-05-01T09:0{minute}:00.000"),
+        };
+        let row = |minute: u32, v: i32| format!("{{\"s\":\"{}\",\"c\":1,\"v\":{v}}}", at(minute));
+        assert_eq!(project.lines("out"), [row(0, 1), row(1, 2), row(2, 4)], "{window}");
+        let late = "{\"v\":8,\"ts\":\"2024-05-01T09:00:20.000\",\"late_reason\":\"late\"}";
+        assert_eq!(project.lines("late"), [late], "{window}");
+        assert_eq!(project.hidden("out"), Vec::<PathBuf>::new());
+    }
+}
+
+#[test]
+fn a_file_that_was_rotated_meanwhile_is_read_to_its_end() {
+    let script = "CREATE TABLE t (v INT)
+        WITH ('connector' = 'filesystem', 'path' = 'log.json', 'source.monitor-interval' = '10 ms');
+        CREATE TABLE r (v INT) WITH ('connector' = 'filesystem', 'path' = 'out', 'format' = 'json');
+        INSERT INTO r SELECT v FROM t;";
+    let project = Project::new(script);
+    project.write("log.json", &numbers(0..50));
+    let mut running = project.start(&["--checkpoint-dir", "state"]);
+    running.until("all rows", || project.lines("out").len() == 50);
+    running.stop();
+    project.append("log.json", &numbers(50..60));
+    fs::rename(project.path("log.json"), project.path("log.json.1")).expect("it can be renamed");
+    project.write("log.json", &numbers(60..70));
+    let mut running = project.start(&["--checkpoint-dir", "state", "--resume"]);
+    running.until("the rows of both files", || project.lines("out").len() >= 70);
+    running.stop();
+    assert_eq!(project.lines("out"), sorted(&numbers(0..70)));
+    // Once more, within the second file.
+    project.append("log.json", &numbers(70..80));
+    let mut running = project.start(&["--checkpoint-dir", "state", "--resume"]);
+    running.until("the rest", || project.lines("out").len() >= 80);
+    running.kill();
+    assert_eq!(project.lines("out"), sorted(&numbers(0..80)));
+}
+
+#[test]
+fn a_script_of_several_jobs_goes_on_in_the_one_that_was_stopped() {
+    let script = "CREATE TABLE t (v INT) WITH ('connector' = 'filesystem', 'path' = 'in.json');
+        CREATE TABLE u (v INT)
+        WITH ('connector' = 'filesystem', 'path' = 'log.json', 'source.monitor-interval' = '10 ms');
+        CREATE TABLE r (v INT) WITH ('connector' = 'filesystem', 'path' = 'out', 'format' = 'json');
+        CREATE TABLE s (v INT) WITH ('connector' = 'filesystem', 'path' = 'more', 'format' = 'json');
+        INSERT INTO r SELECT v FROM t;
+        INSERT INTO s SELECT v FROM u;";
+    let project = Project::new(script);
+    project.write("in.json", &numbers(0..50));
+    project.write("log.json", &numbers(0..5));
+    let mut running = project.start(&["--checkpoint-dir", "state"]);
+    running.until("the rows of the second job", || project.lines("more").len() == 5);
+    running.kill();
+    project.append("log.json", &numbers(5..9));
+    let mut running = project.start(&["--checkpoint-dir", "state", "--resume"]);
+    running.until("its other rows", || project.lines("more").len() >= 9);
+    running.stop();
+    assert_eq!(project.lines("out"), sorted(&numbers(0..50)));
+    assert_eq!(project.lines("more"), sorted(&numbers(0..9)));
+}
