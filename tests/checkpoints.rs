@@ -193,7 +193,8 @@ fn the_end_of_the_input_is_a_commit() {
 #[test]
 fn one_file_is_what_it_is_without_checkpoints() {
     for name in ["out.json", "out.csv", "out.json.gz", "out.csv.zst"] {
-        let project = Project::new(&copy(&format!("'path' = '{name}'")));
+        let header = if name.contains("csv") { ", 'csv.header' = 'true'" } else { "" };
+        let project = Project::new(&copy(&format!("'path' = '{name}'{header}")));
         project.write("in.json", &numbers(0..30_000));
         project.succeeds(&["--checkpoint-dir", "state"]);
         assert_eq!(project.hidden("."), Vec::<PathBuf>::new(), "{name}");
@@ -209,7 +210,7 @@ fn one_file_is_what_it_is_without_checkpoints() {
 
 #[test]
 fn one_file_goes_on_behind_a_kill() {
-    let project = Project::new(&copy("'path' = 'out.csv'"));
+    let project = Project::new(&copy("'path' = 'out.csv', 'csv.header' = 'true'"));
     project.write("in.json", &numbers(0..400_000));
     let mut running = project.start(&["--checkpoint-dir", "state"]);
     running.until("a third checkpoint", || {
@@ -246,7 +247,11 @@ fn no_run_begins_anew_by_mistake() {
     project.fails(&["--checkpoint-dir", "state"], "K003", 1);
     project.succeeds(&["--checkpoint-dir", "state", "--resume"]);
     assert_eq!(project.lines("out"), sorted(&numbers(0..100)));
-    let text = project.fails(&["--checkpoint-dir", "state", "--resume", "--set", "execution.parallelism=1"], "K003", 1);
+    let text = project.fails(
+        &["--checkpoint-dir", "state", "--resume", "--set", "execution.parallelism=1"],
+        "K003",
+        1,
+    );
     assert!(text.contains("-p 2"), "{text}");
     let script = copy("'path' = 'out', 'format' = 'json'").replace("SELECT v", "SELECT v + 1");
     project.write("job.sql", &script);

@@ -8,9 +8,9 @@ mod fold;
 mod time;
 mod watermark;
 
+pub use clock::{Clock, SystemClock, VirtualClock};
 #[cfg(feature = "runtime")]
 pub(crate) use clock::{micros, now};
-pub use clock::{Clock, SystemClock, VirtualClock};
 pub use element::{LatencyMarker, RowKind, RowKinds, StreamBatch, StreamElement, StreamStatus};
 pub use fold::Fold;
 pub use time::{EventTime, TimeUnit, event_times};

@@ -1,6 +1,5 @@
 //! The groups of slices and windows as tables of a checkpoint.
 
-
 use arrow::array::{Array, ArrayRef, AsArray, UInt32Array, UInt64Array};
 use arrow::compute::take;
 use arrow::datatypes::{Int64Type, UInt64Type};

@@ -153,6 +153,10 @@ impl Pause {
         while state.cut < state.running && !self.cancel.is_cancelled() {
             state = self.wait(state);
         }
+        // Before anybody goes on: who comes to his end then tells of another moment.
+        let told = state.tasks.iter().map(|part| part.cut.clone().unwrap_or_else(|| Ok(TaskCut::default())));
+        let tasks = told.collect::<Result<_, Error>>();
+        let pause = begun.elapsed();
         self.turn_to(&mut state, Phase::Work);
         while state.waiting > 0 && !self.cancel.is_cancelled() {
             state = self.wait(state);
@@ -160,9 +164,7 @@ impl Pause {
         if self.cancel.is_cancelled() {
             return Ok(None);
         }
-        let told = state.tasks.iter().map(|part| part.cut.clone().unwrap_or_else(|| Ok(TaskCut::default())));
-        let tasks = told.collect::<Result<_, Error>>()?;
-        Ok(Some((JobCut { elapsed_us, tasks }, begun.elapsed())))
+        Ok(Some((JobCut { elapsed_us, tasks: tasks? }, pause)))
     }
 
     /// Has the sinks make visible what was prepared, and waits for it.
