@@ -310,6 +310,30 @@ fn a_folder_that_can_not_be_written_is_told() {
     assert_eq!(project.lines("out"), Vec::<String>::new());
 }
 
+#[test]
+fn each_part_of_a_folder_is_a_file_of_its_own() {
+    for (format, header) in [("csv", "v\n"), ("json", "")] {
+        let project = Project::new(&copy(&format!("'path' = 'out', 'format' = '{format}'")));
+        let script = fs::read_to_string(project.path("job.sql")).expect("a script");
+        let with_header = "'format' = 'csv', 'csv.header' = 'true'";
+        project.write("job.sql", &script.replace("'format' = 'csv'", with_header));
+        project.write("in.json", &numbers(0..200_000));
+        project.succeeds(&["--checkpoint-dir", "state"]);
+        let parts = project.files("out");
+        assert!(parts.len() > 1, "{} parts", parts.len());
+        let (mut next, is_csv) = (0, format == "csv");
+        for part in parts {
+            let text = fs::read_to_string(&part).expect("a part can be read");
+            let rows = text.strip_prefix(header).expect("it begins with the header");
+            for line in rows.lines() {
+                assert_eq!(line, if is_csv { next.to_string() } else { format!("{{\"v\":{next}}}") });
+                next += 1;
+            }
+        }
+        assert_eq!(next, 200_000, "{format}: parts are read in the order in which they were written");
+    }
+}
+
 /// Follows a file, and counts by minute.
 const FOLLOWS: &str = "
 CREATE TABLE t (v INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)

@@ -95,14 +95,16 @@ impl TextSink {
         let mut sink = Self { placement, encoder, compression, out: Out::Unopened, buffer, rows: 0 };
         sink.rows = prepared.get("rows").and_then(Value::as_u64).unwrap_or(0);
         let is_new = sink.placement.has_parts() || prepared.get("length").and_then(Value::as_u64) == Some(0);
-        if is_new {
-            sink.begin();
+        match is_new {
+            true => sink.begin(),
+            false => sink.encoder.begin_again(false),
         }
         Ok(sink)
     }
 
     /// What stands before the rows of a file.
     fn begin(&mut self) {
+        self.encoder.begin_again(true);
         self.encoder.start(&mut self.buffer);
     }
 

@@ -41,6 +41,8 @@ impl Default for CsvStyle {
 pub struct CsvWriter {
     style: CsvStyle,
     header: Option<Vec<u8>>,
+    /// The header is written, or need not be.
+    is_begun: bool,
     texts: Vec<bool>,
     time: TimeStyle,
     scratch: Vec<u8>,
@@ -54,7 +56,7 @@ impl CsvWriter {
 
     pub(crate) fn with_times(schema: &Schema, style: CsvStyle, time: TimeStyle) -> Self {
         let texts = schema.fields().iter().map(|field| matches!(field.data_type(), DataType::Utf8)).collect();
-        let mut writer = Self { style, header: None, texts, time, scratch: Vec::new() };
+        let mut writer = Self { style, header: None, is_begun: false, texts, time, scratch: Vec::new() };
         if writer.style.header {
             let mut header = Vec::new();
             let start = header.len();
@@ -82,10 +84,16 @@ impl CsvWriter {
         }
     }
 
+    /// What follows is the start of another file, or goes on within one.
+    pub fn begin_again(&mut self, is_start: bool) {
+        self.is_begun = !is_start;
+    }
+
     /// Appends the header, if it is wanted and was not written.
     pub fn write_header(&mut self, out: &mut Vec<u8>) {
-        if let Some(header) = self.header.take() {
-            out.extend_from_slice(&header);
+        if let Some(header) = self.header.as_ref().filter(|_| !self.is_begun) {
+            out.extend_from_slice(header);
+            self.is_begun = true;
         }
     }
 

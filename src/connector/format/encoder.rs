@@ -46,6 +46,13 @@ impl Encoder {
         }
     }
 
+    /// What follows is the start of another file, or goes on within one.
+    pub(crate) fn begin_again(&mut self, is_start: bool) {
+        if let Self::Csv(writer) = self {
+            writer.begin_again(is_start);
+        }
+    }
+
     /// Appends a batch.
     ///
     /// # Errors
