@@ -267,13 +267,16 @@ impl Connector for WithFormats {
     }
 }
 
+/// Opens the sink of a table.
+type OpenSink<'a> = &'a dyn Fn(&Table, SchemaRef) -> Result<Box<dyn Sink>, Error>;
+
 impl WithFormats {
     /// A sink of one of the formats over one of lines, which `open` opens.
     fn open_sink(
         &self,
         table: &Table,
         schema: SchemaRef,
-        open: &dyn Fn(&Table, SchemaRef) -> Result<Box<dyn Sink>, Error>,
+        open: OpenSink<'_>,
     ) -> Result<Box<dyn Sink>, Error> {
         let Some(format) = self.format(&table.options) else { return open(table, schema) };
         let encoder = format.encoder(OptionReader::of(&table.options), &schema)?;

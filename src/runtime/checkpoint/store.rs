@@ -198,8 +198,8 @@ impl Store {
     /// # Errors
     /// `K004` if one can't be removed.
     pub(super) fn forget_behind(&self, number: u64) -> Result<(), Error> {
-        let behind = self.list()?.into_iter().filter(|(other, _)| *other > number);
-        behind.map(|(_, path)| fs::remove_dir_all(&path).map_err(|error| unwritten(&path, &error))).collect()
+        let mut behind = self.list()?.into_iter().filter(|(other, _)| *other > number);
+        behind.try_for_each(|(_, path)| fs::remove_dir_all(&path).map_err(|error| unwritten(&path, &error)))
     }
 
     /// Keeps the newest ones only.
