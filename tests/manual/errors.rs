@@ -8,6 +8,7 @@ use crate::markdown::{page, root};
 /// Codes whose examples can't be shown, and why.
 const WITHOUT_EXAMPLE: &[(&str, &str)] = &[
     ("F004", "a normal end of the command line, which shows nothing"),
+    ("K002", "a file that was harmed: see tests/checkpoints.rs"),
     ("R011", "a fault of a program that embeds: see tests/library/misuse.rs"),
     ("X001", "a fault of ours: an example would be mended"),
 ];

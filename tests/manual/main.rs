@@ -30,6 +30,7 @@ macro_rules! pages {
 pages! {
     readme: "README.md", 2;
 
+    checkpoints: "docs/checkpoints.md", 3;
     concepts: "docs/concepts.md", 5;
     connectors: "docs/connectors.md", 4;
     errors_by_code: "docs/errors.md", 40;
