@@ -428,3 +428,45 @@ fn a_script_of_several_jobs_goes_on_in_the_one_that_was_stopped() {
     assert_eq!(project.lines("out"), sorted(&numbers(0..50)));
     assert_eq!(project.lines("more"), sorted(&numbers(0..9)));
 }
+
+#[test]
+fn what_is_known_of_them_is_told() {
+    let project = Project::new(&copy("'path' = 'out', 'format' = 'json'"));
+    project.write("in.json", &numbers(0..100));
+    let told = |args: &[&str]| -> serde_json::Value {
+        let text = project.succeeds(args);
+        let line = text.lines().find(|line| line.starts_with('{')).expect("a summary");
+        serde_json::from_str::<serde_json::Value>(line).expect("it is JSON")["checkpoints"].clone()
+    };
+    let first = told(&["--checkpoint-dir", "state", "--summary", "json"]);
+    let completed = first["completed"].as_u64().expect("a number");
+    assert!(completed >= 2, "one before the first row, one at the end: {first}");
+    assert_eq!((&first["restored"], first["failed"].as_u64()), (&serde_json::Value::Null, Some(0)));
+    assert_eq!(first["last"].as_u64(), Some(completed));
+    let second = told(&["--checkpoint-dir", "state", "--summary", "json", "--resume"]);
+    assert_eq!(second["restored"].as_u64(), Some(completed));
+    assert_eq!(second["last"].as_u64(), Some(completed + 1));
+    assert_eq!(
+        told(&["--checkpoint-dir", "other", "--summary", "json"])["restored"],
+        serde_json::Value::Null
+    );
+    assert_eq!(project.lines("out").len(), 200, "another folder is another run");
+
+    // The same as a table, for the jobs of a session.
+    let mut session = tidegate::Session::new();
+    let folder = project.path("third").to_string_lossy().into_owned();
+    session.set("execution.checkpoint.dir", &folder).expect("there is such a setting");
+    let out = project.path("copied").to_string_lossy().into_owned();
+    let input = project.path("in.json").to_string_lossy().into_owned();
+    let script = copy(&format!("'path' = '{out}', 'format' = 'json'")).replace("in.json", &input);
+    session.run(&script).expect("it runs");
+    session.reset(Some("execution.checkpoint.dir")).expect("there is such a setting");
+    let sql =
+        "SELECT completed >= 2 AND failed = 0 AND last = completed AND restored IS NULL AND last_bytes > 0
+               AND last_age_ms >= 0 AND failure IS NULL AS is_well FROM system.checkpoints";
+    let rows: Vec<_> =
+        session.query(sql).expect("a query").into_iter().map(|batch| batch.expect("rows")).collect();
+    assert_eq!(rows.iter().map(|batch| batch.num_rows()).sum::<usize>(), 1);
+    let shown = format!("{:?}", rows[0].column(0));
+    assert!(shown.contains("true"), "{shown}");
+}

@@ -18,8 +18,17 @@ use tidegate::connector::{Connectors, Memory};
 use tidegate::session::{Outcome, QueryHandle, Session};
 use tidegate::stream::VirtualClock;
 
-const TABLES: [&str; 8] =
-    ["channels", "jobs", "latency", "operators", "reconciliation", "splits", "watermarks", "windows"];
+const TABLES: [&str; 9] = [
+    "channels",
+    "checkpoints",
+    "jobs",
+    "latency",
+    "operators",
+    "reconciliation",
+    "splits",
+    "watermarks",
+    "windows",
+];
 
 /// A session with a job of 130 rows in three windows of two keys, of which one row is late.
 fn session() -> Session {

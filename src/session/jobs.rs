@@ -12,7 +12,9 @@ use crate::catalog::SYSTEM_CONNECTOR;
 use crate::error::{Error, Phase, Place, Span, code};
 use crate::operator::KeyFilter;
 use crate::plan::{Operation, StreamPlan};
-use crate::runtime::{Diagnosis, JobSnapshot, RunningJob, delay_text, diagnose, interval_sql};
+use crate::runtime::{
+    CheckpointStatus, Diagnosis, JobSnapshot, RunningJob, delay_text, diagnose, interval_sql,
+};
 use crate::sql::{Diagnose, Key, KeyCondition, Question};
 use crate::stream::{Clock, SystemClock};
 
@@ -148,6 +150,8 @@ pub struct JobStatus {
     pub snapshot: JobSnapshot,
     /// What was found out.
     pub diagnosis: Diagnosis,
+    /// What is known of its checkpoints; `None`: it takes none.
+    pub checkpoints: Option<CheckpointStatus>,
 }
 
 impl Jobs {
@@ -374,6 +378,7 @@ fn status(job: &mut Job) -> JobStatus {
         state: handle.state(),
         snapshot,
         diagnosis,
+        checkpoints: handle.checkpoints(),
     }
 }
 

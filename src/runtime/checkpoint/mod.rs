@@ -60,6 +60,8 @@ pub struct CheckpointStatus {
     pub last_bytes: u64,
     /// For how long tasks stood still for it, microseconds.
     pub last_pause_us: u64,
+    /// The longest of these times in this run, microseconds.
+    pub longest_pause_us: u64,
     /// From the cut until all was written, microseconds.
     pub last_duration_us: u64,
     /// Why the last one failed, if none succeeded since.
@@ -288,6 +290,7 @@ impl Checkpointer {
             last_taken_us: taken_us,
             last_bytes: bytes,
             last_pause_us: micros(pause),
+            longest_pause_us: asked.status.longest_pause_us.max(micros(pause)),
             last_duration_us: micros(begun.elapsed()),
             failure: None,
             ..asked.status.clone()

@@ -39,6 +39,24 @@ pub(super) const ALL: &[Definition] = &[
         rows: channels,
     },
     Definition {
+        name: "checkpoints",
+        columns: &[
+            (AS_OF, Instant),
+            ("job", Count),
+            ("completed", Count),
+            ("failed", Count),
+            ("restored", Count),
+            ("last", Count),
+            ("last_at", Instant),
+            ("last_age_ms", Count),
+            ("last_bytes", Count),
+            ("last_pause_us", Count),
+            ("last_duration_us", Count),
+            ("failure", Text),
+        ],
+        rows: checkpoints,
+    },
+    Definition {
         name: "jobs",
         columns: &[
             (AS_OF, Instant),
@@ -211,6 +229,26 @@ fn holder(holder: Option<&Holder>) -> [Cell; 2] {
         Some(holder) => [holder.source.as_str().into(), holder.split.as_str().into()],
         None => [Cell::Null, Cell::Null],
     }
+}
+
+/// Of a job that takes none there is no row.
+fn checkpoints(job: &JobStatus, rows: &mut Vec<Row>) {
+    let Some(status) = &job.checkpoints else { return };
+    let taken_us = status.last.map(|_| status.last_taken_us);
+    let mut row = start(job);
+    row.extend([
+        status.completed.into(),
+        status.failed.into(),
+        status.restored.into(),
+        status.last.into(),
+        taken_us.into(),
+        taken_us.map(|taken_us| job.snapshot.as_of_us.saturating_sub(taken_us) / 1_000).into(),
+        status.last_bytes.into(),
+        status.last_pause_us.into(),
+        status.last_duration_us.into(),
+        status.failure.clone().into(),
+    ]);
+    rows.push(row);
 }
 
 fn jobs(job: &JobStatus, rows: &mut Vec<Row>) {
