@@ -407,6 +407,47 @@ fn a_file_that_was_rotated_meanwhile_is_read_to_its_end() {
 }
 
 #[test]
+fn files_of_a_followed_folder_that_were_read_are_not_read_again() {
+    let script = "CREATE TABLE t (v INT) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json',
+        'source.monitor-interval' = '10 ms');
+        CREATE TABLE r (v INT) WITH ('connector' = 'filesystem', 'path' = 'out', 'format' = 'json');
+        INSERT INTO r SELECT v FROM t;";
+    let project = Project::new(script);
+    fs::create_dir(project.path("in")).expect("a folder");
+    // Compressed files are read whole, once; others as they grow.
+    let compressed = |name: &str, rows: std::ops::Range<u32>| {
+        project.write("job2.sql", &copy(&format!("'path' = '{name}'")).replace("in.json", "plain.json"));
+        project.write("plain.json", &numbers(rows));
+        let mut alone = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        alone.current_dir(project.0.path()).args(["run", "job2.sql", "-q"]);
+        assert!(alone.status().expect("the program runs").success());
+    };
+    compressed("in/a.json.gz", 0..50);
+    project.write("in/b.json", &numbers(50..60));
+    for (run, all) in [(1, 60), (2, 80), (3, 80)] {
+        let args: &[&str] = if run == 1 {
+            &["--checkpoint-dir", "state"]
+        } else {
+            &["--checkpoint-dir", "state", "--resume"]
+        };
+        if run == 2 {
+            compressed("in/c.json.gz", 60..70);
+            project.append("in/b.json", &numbers(70..80));
+        }
+        let mut running = project.start(args);
+        running.until("all rows", || project.lines("out").len() >= all);
+        // Long enough to find each file twice more: a marker goes through behind all of them.
+        let marker = 1_000 + run;
+        project.write(&format!("in/marker{run}.json"), &numbers(marker..marker + 1));
+        let marked = format!("{{\"v\":{marker}}}");
+        running.until("the marker", || project.lines("out").contains(&marked));
+        running.stop();
+    }
+    let expected = sorted(&(numbers(0..80) + &numbers(1_001..1_004)));
+    assert_eq!(project.lines("out"), expected);
+}
+
+#[test]
 fn a_script_of_several_jobs_goes_on_in_the_one_that_was_stopped() {
     let script = "CREATE TABLE t (v INT) WITH ('connector' = 'filesystem', 'path' = 'in.json');
         CREATE TABLE u (v INT)
@@ -460,6 +501,9 @@ fn what_is_known_of_them_is_told() {
     let input = project.path("in.json").to_string_lossy().into_owned();
     let script = copy(&format!("'path' = '{out}', 'format' = 'json'")).replace("in.json", &input);
     session.run(&script).expect("it runs");
+    for job in session.jobs().handles() {
+        job.wait().expect("it comes to its end");
+    }
     session.reset(Some("execution.checkpoint.dir")).expect("there is such a setting");
     let sql =
         "SELECT completed >= 2 AND failed = 0 AND last = completed AND restored IS NULL AND last_bytes > 0

@@ -105,6 +105,7 @@ fn header(task: &TaskCut) -> Value {
             }),
             "next_tick_us": mark.next_tick_us,
             "idle": mark.is_idle,
+            "size": mark.size,
             "arrival_us": mark.arrival_us,
         })
     });
@@ -175,6 +176,7 @@ fn read_task(rest: &mut &[u8]) -> Result<TaskCut, Error> {
             timer: timer_of(split.get("timer")?),
             next_tick_us: split.get("next_tick_us")?.as_i64(),
             is_idle: split.flag("idle")?,
+            size: split.get("size")?.as_u64(),
             arrival_us: split.get("arrival_us")?.as_i64(),
         })
     };

@@ -204,6 +204,8 @@ pub(in super::super) struct SplitMark {
     pub(in super::super) next_tick_us: Option<i64>,
     /// It was told idle.
     pub(in super::super) is_idle: bool,
+    /// Its bytes in all, where they are known from its start: a file that is read once.
+    pub(in super::super) size: Option<u64>,
     /// When the last row of the whole source came, by the wall clock.
     pub(in super::super) arrival_us: Option<i64>,
 }
@@ -246,6 +248,8 @@ pub(in super::super) struct SplitPipeline {
     is_over: bool,
     /// Its time as a quiet split when an earlier run left it.
     timer: Option<TimerMark>,
+    /// See [`SplitMark::size`].
+    size: Option<u64>,
 }
 
 impl Drop for SplitPipeline {
@@ -267,6 +271,7 @@ impl SplitPipeline {
     pub(in super::super) fn new(reader: Box<dyn SplitReader>, shape: Arc<SourceShape>) -> Self {
         let cell = shape.counters.splits.add(reader.name(), &shape.clock);
         let watermark = Progress::new(shape.tick_us, shape.clock.elapsed_us());
+        let size = reader.progress().1;
         Self {
             reader,
             shape,
@@ -281,6 +286,7 @@ impl SplitPipeline {
             used_to: None,
             is_over: false,
             timer: None,
+            size,
         }
     }
 
@@ -316,13 +322,18 @@ impl SplitPipeline {
         self.shape.counters.splits.finish(&self.cell);
         (self.has_spoken, self.last_line, self.counts) = (mark.has_spoken, mark.last_line, mark.counts);
         mark.counts.add_to(&self.shape.counters);
-        self.is_over = true;
+        (self.is_over, self.size) = (true, mark.size);
         self
     }
 
     /// Whether an earlier run has read all of it.
     pub(super) fn is_over(&self) -> bool {
         self.is_over
+    }
+
+    /// The name and the size of a file that an earlier run has read, to know it again.
+    pub(super) fn finished_file(&self) -> Option<(String, u64)> {
+        Some((self.reader.name().to_owned(), self.size.filter(|_| self.is_over)?))
     }
 
     /// How it is left now.
@@ -342,6 +353,7 @@ impl SplitPipeline {
             timer: self.timer,
             next_tick_us: self.watermark.next_tick_us(),
             is_idle: self.cell.is_idle(),
+            size: self.size,
             arrival_us: self.shape.last_arrival().map(|arrival| arrival.wall_us),
         }
     }

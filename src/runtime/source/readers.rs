@@ -15,7 +15,7 @@ use super::alignment::Aligned;
 use super::board::{SplitCell, SplitState};
 use super::idle::IdleTimer;
 use super::pipeline::{SourceShape, SplitMark, SplitPipeline, SplitRead, Step};
-use crate::connector::Source;
+use crate::connector::{Source, SplitReader};
 use crate::error::Error;
 use crate::stream::{Clock, StreamElement, StreamStatus, Watermark};
 
@@ -103,6 +103,8 @@ struct Shared {
     stops: Stops,
     shape: Arc<SourceShape>,
     aligned: Option<Aligned>,
+    /// Files that an earlier run has read: they are found once more, and are no new ones.
+    finished: Mutex<Vec<(String, u64)>>,
 }
 
 #[derive(Default)]
@@ -171,6 +173,7 @@ impl SplitInputs {
         let interval = source.discovers_every().filter(|_| reading.goes_on);
         let splits = pipelines.len();
         let mut work = Work { grows: interval.is_some(), ..Work::default() };
+        let finished = pipelines.iter().filter_map(SplitPipeline::finished_file).collect();
         let first = pipelines.iter().position(|pipeline| !pipeline.is_over()).unwrap_or(0);
         for (number, pipeline) in pipelines.into_iter().enumerate() {
             work.add(pipeline, reading.in_turn && number > first);
@@ -185,6 +188,7 @@ impl SplitInputs {
             stops: reading.stops,
             shape: Arc::clone(shape),
             aligned: reading.aligned,
+            finished: Mutex::new(finished),
         });
         let readers = SplitReaders {
             shared: Arc::clone(&shared),
@@ -632,6 +636,14 @@ enum Found {
     Last,
 }
 
+/// Whether no earlier run has read this file.
+fn is_new(shared: &Shared, reader: &dyn SplitReader) -> bool {
+    let Some(size) = reader.progress().1 else { return true };
+    let mut finished = lock(&shared.finished);
+    let known = finished.iter().position(|(name, known)| name == reader.name() && *known == size);
+    known.map(|place| finished.swap_remove(place)).is_none()
+}
+
 fn discover(shared: &Shared, source: &mut dyn Source) -> Found {
     let found = catch_unwind(AssertUnwindSafe(|| source.discover()))
         .unwrap_or_else(|panic| Err(Error::internal("source", panic_text(panic.as_ref()))));
@@ -640,7 +652,7 @@ fn discover(shared: &Shared, source: &mut dyn Source) -> Found {
         Ok(found) if found.is_empty() && !is_last => return Found::Nothing,
         Ok(found) => {
             let mut work = lock(&shared.work);
-            for reader in found {
+            for reader in found.into_iter().filter(|reader| is_new(shared, reader.as_ref())) {
                 work.add(SplitPipeline::new(reader, Arc::clone(&shared.shape)), false);
             }
             shared.count.store(work.slots.len(), Ordering::Release);
