@@ -34,11 +34,13 @@ impl ExactSum {
     }
 
     /// The lower 128 bits, and how often they went round.
+    #[cfg(feature = "runtime")]
     pub(crate) fn parts(self) -> (i128, i64) {
         (self.low, self.carry)
     }
 
     /// The sum of these parts.
+    #[cfg(feature = "runtime")]
     pub(crate) fn of_parts(low: i128, carry: i64) -> Self {
         Self { low, carry }
     }
