@@ -448,6 +448,19 @@ fn files_of_a_followed_folder_that_were_read_are_not_read_again() {
 }
 
 #[test]
+fn a_run_that_takes_too_long_stops_behind_a_checkpoint_and_fails() {
+    let project =
+        Project::new(&FOLLOWS.replace("WINDOW", "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)"));
+    project.write(
+        "in.json",
+        "{\"v\":1, \"ts\":\"2024-05-01 09:00:10\"}\n{\"v\":2, \"ts\":\"2024-05-01 09:01:10\"}\n",
+    );
+    let text = project.fails(&["--checkpoint-dir", "state", "--timeout", "1s"], "R009", 1);
+    assert!(text.contains("stopped behind its checkpoint"), "{text}");
+    assert_eq!(project.lines("out"), ["{\"s\":\"2024-05-01T09:00:00.000\",\"c\":1,\"v\":1}"]);
+}
+
+#[test]
 fn a_script_of_several_jobs_goes_on_in_the_one_that_was_stopped() {
     let script = "CREATE TABLE t (v INT) WITH ('connector' = 'filesystem', 'path' = 'in.json');
         CREATE TABLE u (v INT)

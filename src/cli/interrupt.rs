@@ -109,9 +109,14 @@ pub(super) fn end_after(longest: Duration) -> std::io::Result<()> {
     thread::Builder::new().name("timeout".to_owned()).spawn(wait).map(|_| ())
 }
 
+/// Whether the run took longer than it may.
+pub(super) fn is_late() -> bool {
+    IS_LATE.load(Ordering::Acquire)
+}
+
 /// Why everything is to stop at once.
 pub(super) fn reason() -> Error {
-    match IS_LATE.load(Ordering::Acquire) {
+    match is_late() {
         true => Error::run(code::TIMED_OUT, "the run took longer than --timeout allows")
             .hint("Allow more time; SIGTERM ends a run as if its input had ended."),
         false => Error::interrupted(),

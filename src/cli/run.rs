@@ -88,7 +88,7 @@ impl Runner {
             }
             self.statement(&statement)?;
             if self.report.has_suspended() {
-                return Err(Stop::Closed);
+                return Err(if interrupt::is_late() { interrupt::reason().into() } else { Stop::Closed });
             }
         }
         Ok(())
@@ -225,7 +225,10 @@ impl Runner {
         let mut progress: Option<(u64, Option<Progress>)> = None;
         loop {
             self.background.look(&mut self.report, None)?;
-            let Some(job) = self.background.first() else { return Ok(()) };
+            let Some(job) = self.background.first() else {
+                let is_late = self.report.has_suspended() && interrupt::is_late();
+                return if is_late { Err(interrupt::reason().into()) } else { Ok(()) };
+            };
             if interrupt::is_interrupted() {
                 let is_over = job.wait_for(super::GRACE).is_some();
                 if is_over && job.is_suspended() {
