@@ -139,8 +139,11 @@ fn on_interrupt() {
     match jobs.is_empty() {
         false if is_first => {
             jobs.iter().for_each(|(_, job)| job.suspend());
-            let turn = TURN.load(Ordering::Acquire);
-            thread::spawn(move || end_after_grace(turn));
+            // A checkpoint takes the time that it takes; who does not want to wait asks once more.
+            if jobs.iter().all(|(_, job)| job.checkpoints().is_none()) {
+                let turn = TURN.load(Ordering::Acquire);
+                thread::spawn(move || end_after_grace(turn));
+            }
         }
         true if is_first && is_shell => {}
         _ => end(),

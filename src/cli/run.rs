@@ -229,11 +229,8 @@ impl Runner {
                 let is_late = self.report.has_suspended() && interrupt::is_late();
                 return if is_late { Err(interrupt::reason().into()) } else { Ok(()) };
             };
-            if interrupt::is_interrupted() {
-                let is_over = job.wait_for(super::GRACE).is_some();
-                if is_over && job.is_suspended() {
-                    continue;
-                }
+            if interrupt::is_interrupted() && job.checkpoints().is_none() {
+                let _ = job.wait_for(super::GRACE);
                 return Err(interrupt::reason().into());
             }
             if progress.as_ref().is_none_or(|(number, _)| *number != job.number()) {
