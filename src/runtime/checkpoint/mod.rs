@@ -280,9 +280,10 @@ impl Checkpointer {
         let taken_us = self.clock.0.wall_us();
         let about = About { taken_us, is_over: cut.is_over(), ..self.about.clone() };
         let bytes = self.store.write(number, &about, cut)?;
+        // It is there, also where older ones can't be removed.
+        lock(&self.shared.state).next = number + 1;
         self.store.prune(self.retained)?;
         let mut asked = lock(&self.shared.state);
-        asked.next = number + 1;
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         asked.status = CheckpointStatus {
             completed: asked.status.completed + 1,
