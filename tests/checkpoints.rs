@@ -523,6 +523,8 @@ fn what_is_known_of_them_is_told() {
         job.wait().expect("it comes to its end");
     }
     session.reset(Some("execution.checkpoint.dir")).expect("there is such a setting");
+    let again = tidegate::Session::new();
+    adds_up(again, &folder, &script);
     let sql =
         "SELECT completed >= 2 AND failed = 0 AND last = completed AND restored IS NULL AND last_bytes > 0
                AND last_age_ms >= 0 AND failure IS NULL AS is_well FROM system.checkpoints";
@@ -531,4 +533,22 @@ fn what_is_known_of_them_is_told() {
     assert_eq!(rows.iter().map(|batch| batch.num_rows()).sum::<usize>(), 1);
     let shown = format!("{:?}", rows[0].column(0));
     assert!(shown.contains("true"), "{shown}");
+}
+
+/// A job that goes on counts on: of each operator the rows that came are those of which is known what became of them.
+fn adds_up(mut session: tidegate::Session, folder: &str, script: &str) {
+    session.set("execution.checkpoint.dir", folder).expect("there is such a setting");
+    session.set_checkpoint_start(tidegate::runtime::CheckpointStart::Newest);
+    session.run(script).expect("it runs");
+    for job in session.jobs().handles() {
+        job.wait().expect("it comes to its end");
+    }
+    session.set_checkpoint_start(tidegate::runtime::CheckpointStart::Anew);
+    session.reset(Some("execution.checkpoint.dir")).expect("there is such a setting");
+    let sql = "SELECT MIN(rows_in) AS least, SUM(ABS(difference)) AS lost FROM system.reconciliation
+               WHERE operator LIKE 'Sink%'";
+    let rows: Vec<_> =
+        session.query(sql).expect("a query").into_iter().map(|rows| rows.expect("rows")).collect();
+    let shown: Vec<_> = rows[0].columns().iter().map(|column| format!("{column:?}")).collect();
+    assert!(shown[0].contains("100") && shown[1].contains(" 0,"), "{shown:?}");
 }

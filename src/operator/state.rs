@@ -76,8 +76,8 @@ impl StateWriter {
         }
     }
 
-    /// Keeps rows, all of one schema. `keys`: the places of the columns by which the operator's input is spread over subtasks, in
-    /// the exchange's order and types; none: there is one subtask.
+    /// Keeps rows, all of one schema. `keys`: the places of the columns by which the operator's input is spread over
+    /// subtasks, in the exchange's order and types; none: there is one subtask.
     pub fn table(&mut self, name: &str, rows: Vec<RecordBatch>, keys: &[usize]) {
         let owner = if keys.is_empty() { Owner::First } else { Owner::Keys(keys.to_vec()) };
         self.add(name, rows, owner);
@@ -251,14 +251,14 @@ impl StateReader {
         result
     }
 
-    /// The rows of a table that are this subtask's, in the order in which they were kept, as one batch; `None`: nobody kept such a table.
+    /// The rows of a table that are this subtask's, in the order in which they were kept, as one batch; `None`: nobody
+    /// kept such a table.
     ///
     /// # Errors
     /// `K002` if the state does not fit together.
     pub fn table(&self, name: &str) -> Result<Option<RecordBatch>, Error> {
         let name = format!("{}{name}", self.scope);
         let mut all = Vec::new();
-        // Rows of the same table in the parts before.
         for part in &self.parts {
             let Some(table) = part.tables.get(&name) else { continue };
             all.push(self.own(part, table)?);

@@ -146,6 +146,15 @@ impl Meter {
         self.cell.set_counts(counts);
     }
 
+    /// What was counted before a restart counts on.
+    pub(super) fn restore(&self, rows_in: u64, rows_out: u64, counts: &RowCounts) {
+        if self.is_on {
+            self.cell.rows_in.store(rows_in, Ordering::Relaxed);
+            self.cell.rows_out.store(rows_out, Ordering::Relaxed);
+            self.cell.set_counts(counts);
+        }
+    }
+
     /// Tells what the operator keeps, if it was not told just now, and answers what is asked.
     pub(super) fn publish(&mut self, operator: &mut dyn Operator, is_urgent: bool) {
         if !self.is_on {

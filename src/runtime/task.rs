@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::channel::{ChannelProbe, Received, Receiver, Sender, Signal};
 use super::cut::pause::Pause;
-use super::cut::{LinkCut, MergeCut, SinkCut, TaskCut};
+use super::cut::{LinkCut, MergeCut, SinkCut, TaskCut, foreign};
 use super::exchange::Outputs;
 use super::measure::{Activity, LatencyRecorder, MarkerClock, TaskCells};
 use super::merge::{Inputs, Merge, Merged, Polled};
@@ -15,7 +15,7 @@ use super::metrics::{OperatorReport, TaskReport};
 use super::sink::SinkEnd;
 use super::source::SplitMark;
 use crate::connector::CancelToken;
-use crate::error::{Error, code};
+use crate::error::Error;
 use crate::operator::{Operator, Output, RowCounts, StateReader, StateWriter};
 use crate::plan::NodeId;
 use crate::stream::{Clock, LatencyMarker, StreamBatch, StreamElement, Watermark};
@@ -207,7 +207,8 @@ impl Task {
         let ended = self.work(cancel, pause);
         self.end();
         let report = ended.map(|()| self.report())?;
-        if let Some(point) = pause {
+        // Of one that was stopped nobody asks any more, and what its sink has is not to be kept.
+        if let Some(point) = pause.filter(|_| !cancel.is_cancelled()) {
             let cut = self.last_cut();
             point.pause.leave(point.task, cut, self.take_sink());
         }
@@ -398,33 +399,29 @@ impl Task {
 
     /// Goes on where another task like it was cut. `shift_us`: how much later the job's clock shows a moment now.
     pub(super) fn restore(&mut self, cut: &TaskCut, shift_us: i64) -> Result<(), Error> {
-        let misfit = |what: String| {
-            Error::run(code::FOREIGN_CHECKPOINT, format!("the checkpoint is of another query: {what}"))
-                .hint("Run the query that it is of, or begin anew with another folder for checkpoints.")
-        };
         if self.chain.len() != cut.links.len() {
-            return Err(misfit(format!("task \"{}\" has other operators", self.name)));
+            return Err(foreign(format!("task \"{}\" has other operators", self.name)));
         }
         let is_over = cut.is_over;
         for (link, cut) in self.chain.iter_mut().zip(&cut.links) {
             if (link.report.node, link.report.name.as_str()) != (cut.node, cut.name.as_str()) {
                 let (now, before) = (&link.report.name, &cut.name);
-                return Err(misfit(format!("operator \"{now}\" stands where \"{before}\" stood")));
+                return Err(foreign(format!("operator \"{now}\" stands where \"{before}\" stood")));
             }
             (link.report.rows_in, link.report.rows_out) = (cut.rows_in, cut.rows_out);
-            let mut counts = RowCounts { held: 0, ..cut.counts };
-            if is_over {
-                link.output.counts = cut.counts;
-                continue;
+            let mut counts = cut.counts;
+            if !is_over {
+                counts.held = 0;
+                link.operator
+                    .restore(&mut StateReader::same(cut.state.clone(), shift_us), &mut counts)
+                    .map_err(|error| error.context(format_args!("operator \"{}\"", cut.name)))?;
             }
-            link.operator
-                .restore(&mut StateReader::same(cut.state.clone(), shift_us), &mut counts)
-                .map_err(|error| error.context(format_args!("operator \"{}\"", cut.name)))?;
             link.output.counts = counts;
-            link.meter.counts(&counts);
+            link.meter.restore(cut.rows_in, cut.rows_out, &counts);
         }
-        if let (End::Sink(sink, report, _), Some(cut)) = (&mut self.end, &cut.sink) {
+        if let (End::Sink(sink, report, meter), Some(cut)) = (&mut self.end, &cut.sink) {
             (report.rows_in, report.rows_out, report.counts.used) = (cut.rows, cut.rows, cut.rows);
+            meter.restore(cut.rows, cut.rows, &report.counts);
             sink.restore(cut);
         }
         self.progress.watermark = cut.watermark.map(Watermark);

@@ -13,6 +13,7 @@ pub(super) mod pause;
 use serde_json::Value;
 
 use super::source::{LeftSplit, SplitMark};
+use crate::error::{Error, code};
 use crate::operator::{OperatorState, RowCounts};
 use crate::plan::NodeId;
 use crate::stream::StreamElement;
@@ -87,6 +88,12 @@ pub(super) struct SinkCut {
     pub(super) prepared: Option<Value>,
     /// Rows of a query that its caller has not taken.
     pub(super) pending: Vec<StreamElement>,
+}
+
+/// `K003`: the cut is not one of this job.
+pub(super) fn foreign(what: impl std::fmt::Display) -> Error {
+    Error::run(code::FOREIGN_CHECKPOINT, format!("the checkpoint is of another query: {what}"))
+        .hint("Run the query that it is of, or begin anew with another folder for checkpoints.")
 }
 
 impl JobCut {

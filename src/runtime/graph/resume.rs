@@ -1,7 +1,7 @@
 //! Tasks that go on where those of an earlier run were cut.
 
-use crate::error::{Error, code};
-use crate::runtime::cut::JobCut;
+use crate::error::Error;
+use crate::runtime::cut::{JobCut, foreign};
 use crate::runtime::task::Task;
 
 /// Gives each task what its predecessor kept. `shift_us`: how much later the job's clock shows a moment now.
@@ -19,9 +19,4 @@ pub(super) fn restore(tasks: &mut [Task], cut: &JobCut, shift_us: i64) -> Result
         task.restore(cut, shift_us)?;
     }
     Ok(())
-}
-
-fn foreign(what: String) -> Error {
-    Error::run(code::FOREIGN_CHECKPOINT, format!("the checkpoint is of another query: {what}"))
-        .hint("Run the query that it is of, or begin anew with another folder for checkpoints.")
 }
