@@ -121,7 +121,7 @@ fn difference(expected: &Answer, given: &Answer) -> String {
 }
 
 /// The answer of the engine. `restarts`: now and then, also in the middle of the work, it is stopped, and another
-/// one goes on from its checkpoint.
+/// one goes on from its checkpoint, also with another parallelism.
 fn engine(case: &Case, restarts: bool) -> Result<Answer, Error> {
     let mut dice = Dice::new(case.seed ^ 0x0072_6573_7461_7274);
     let feed = Feed::new();
@@ -141,7 +141,7 @@ fn engine(case: &Case, restarts: bool) -> Result<Answer, Error> {
         (0..table.splits).for_each(|split| feed.add_split(table.name, &split_name(split)));
     }
     let mut query = start(&mut session, &(case.tables_sql() + &case.query_sql()), case.seed)?;
-    let is_key = case.outer_s.is_none() && case.parallelism == 1 && !case.is_updating();
+    let is_key = case.outer_s.is_none() && case.parallelism == 1 && !restarts && !case.is_updating();
     let mut order = Order { is_key, last: i64::MIN };
     let mut given = Answer::default();
     query.settle()?;
@@ -159,7 +159,8 @@ fn engine(case: &Case, restarts: bool) -> Result<Answer, Error> {
         // Rows of tables that go on arrive in the order of the events; those of tables that end are all
         // there when somebody reads.
         if restarts && dice.below(3) == 0 {
-            restart(&mut query, dice.below(4))?;
+            let turns = dice.below(4);
+            restart(&mut query, turns, &mut dice)?;
         }
         if !case.bounded {
             query.settle()?;
@@ -170,7 +171,8 @@ fn engine(case: &Case, restarts: bool) -> Result<Answer, Error> {
     case.tables.iter().for_each(|table| feed.end(table.name));
     // To the end with a stop after each turn or some.
     while restarts && !query.is_over() {
-        if !restart(&mut query, 1 + dice.below(3))? {
+        let turns = 1 + dice.below(3);
+        if !restart(&mut query, turns, &mut dice)? {
             break;
         }
     }
@@ -190,8 +192,9 @@ fn engine(case: &Case, restarts: bool) -> Result<Answer, Error> {
 }
 
 /// Whether it could be.
-fn restart(query: &mut SteppedHandle, turns: i64) -> Result<bool, Error> {
-    match query.restart(turns as usize) {
+fn restart(query: &mut SteppedHandle, turns: i64, dice: &mut Dice) -> Result<bool, Error> {
+    let parallelism = [None, None, Some(1), Some(2), Some(4)][dice.below(5) as usize];
+    match query.restart(turns as usize, parallelism) {
         Err(error) if error.code() == "P002" => Ok(false),
         restarted => restarted.map(|()| true),
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use super::{JobCut, TaskCut};
+use super::{JobCut, Shape, TaskCut};
 use crate::connector::CancelToken;
 use crate::error::Error;
 use crate::runtime::channel::{Signal, lock};
@@ -140,7 +140,11 @@ impl Pause {
     ///
     /// # Errors
     /// What a task says that can't tell what it keeps.
-    pub(in crate::runtime) fn cut(&self, elapsed_us: i64) -> Result<Option<(JobCut, Duration)>, Error> {
+    pub(in crate::runtime) fn cut(
+        &self,
+        elapsed_us: i64,
+        shape: Shape,
+    ) -> Result<Option<(JobCut, Duration)>, Error> {
         let begun = Instant::now();
         let mut state = lock(&self.state);
         state.cut = 0;
@@ -164,7 +168,7 @@ impl Pause {
         if self.cancel.is_cancelled() {
             return Ok(None);
         }
-        Ok(Some((JobCut { elapsed_us, tasks: tasks? }, pause)))
+        Ok(Some((JobCut { elapsed_us, shape, tasks: tasks? }, pause)))
     }
 
     /// Has the sinks make visible what was prepared, and waits for it.
