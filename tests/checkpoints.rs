@@ -1,5 +1,8 @@
 //! Checkpoints from outside: what a person types, what is visible then, and what is refused.
 
+#[path = "checkpoints/changed.rs"]
+mod changed;
+
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

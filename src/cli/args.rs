@@ -205,6 +205,10 @@ pub(super) struct RunArgs {
     #[arg(long, requires = "checkpoint_dir", conflicts_with = "from")]
     pub(super) resume: bool,
 
+    /// Goes on with a changed query, without the state that it can't use. Example: --allow-dropped-state
+    #[arg(long, requires = "checkpoint_dir")]
+    pub(super) allow_dropped_state: bool,
+
     /// Goes on from this checkpoint. Example: --from state/job-1/chk-00000007
     #[arg(long, value_name = "DIR", requires = "checkpoint_dir")]
     pub(super) from: Option<PathBuf>,

@@ -139,6 +139,7 @@ fn runner(args: &RunArgs, is_shell: bool) -> Result<Runner, Error> {
     let mut session = run::session(&args.common)?;
     if let Some(dir) = &args.checkpoint_dir {
         session.set("execution.checkpoint.dir", &dir.to_string_lossy())?;
+        session.allow_dropped_state(args.allow_dropped_state);
         session.set_checkpoint_start(match &args.from {
             Some(from) => CheckpointStart::From(from.clone()),
             None if args.resume => CheckpointStart::Newest,

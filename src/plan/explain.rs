@@ -503,7 +503,7 @@ fn column_name(schema: Option<&Schema>, index: usize) -> &str {
     schema.and_then(|schema| schema.fields().get(index)).map_or("?", |field| field.name())
 }
 
-fn columns(schema: &Schema) -> String {
+pub(super) fn columns(schema: &Schema) -> String {
     let column = |field: &Field| {
         let not_null = if field.is_nullable() { "" } else { " NOT NULL" };
         format!("{} {}{not_null}", field.name(), sql_type_name(field.data_type()))

@@ -27,6 +27,8 @@ mod latest;
 mod lint;
 mod local_schema;
 mod lower;
+#[cfg(feature = "runtime")]
+mod outline;
 mod over_node;
 mod pattern;
 mod pattern_node;
@@ -64,6 +66,8 @@ pub(crate) use late::late_columns as late_fields;
 pub use lint::Lint;
 #[doc(hidden)]
 pub use local_schema::{grouping_id, grouping_id_type, local_schema};
+#[cfg(feature = "runtime")]
+pub(crate) use outline::{PlanPart, Role};
 pub use over_node::{
     FrameBound, FrameUnit, OverCall, OverFrame, OverFunction, OverNode, OverTrigger, RankKind, RankLimit,
     TopNNode,

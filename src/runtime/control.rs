@@ -8,11 +8,11 @@ use super::checkpoint::{self, CheckpointStatus};
 use crate::connector::CancelToken;
 use crate::error::{Error, Phase};
 
-/// Tells the readers of a job to stop as if their input had ended here.
+/// Told once, and seen by all parts of a job.
 #[derive(Debug, Clone, Default)]
-pub(super) struct DrainFlag(Arc<AtomicBool>);
+pub(super) struct Flag(Arc<AtomicBool>);
 
-impl DrainFlag {
+impl Flag {
     pub(super) fn set(&self) {
         self.0.store(true, Ordering::Release);
     }
@@ -26,7 +26,10 @@ impl DrainFlag {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stops {
     pub(super) cancel: CancelToken,
-    pub(super) drain: DrainFlag,
+    /// Readers stop as if their input had ended here.
+    pub(super) drain: Flag,
+    /// Sources give nothing: the job is about to be stopped behind a checkpoint.
+    pub(super) mute: Flag,
 }
 
 /// Ends a job from anywhere. A clone is about the same job.

@@ -140,7 +140,7 @@ impl Job {
             if restored.is_none() {
                 let elapsed_us = options.clock.0.elapsed_us();
                 let tasks = graph.tasks.iter_mut().map(Task::cut).collect::<Result<_, _>>()?;
-                taker.first(&JobCut { elapsed_us, shape: graph.shape, tasks })?;
+                taker.first(&JobCut { elapsed_us, shape: graph.shape, tasks, ..JobCut::default() })?;
             }
             checkpoints = Some(Arc::new(taker));
         }

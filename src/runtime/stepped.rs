@@ -162,7 +162,7 @@ impl Stepped {
     /// What an operator or a sink says that can't be part of a checkpoint, and what stopped the job.
     pub fn cut(&mut self) -> Result<Vec<u8>, Error> {
         let (elapsed_us, shape) = (self.clock.elapsed_us(), self.shape);
-        let mut cut = JobCut { elapsed_us, shape, tasks: Vec::new() };
+        let mut cut = JobCut { elapsed_us, shape, ..JobCut::default() };
         for slot in &mut self.slots {
             if let Slot::Runs(task) = slot {
                 task.settle()?;

@@ -234,7 +234,7 @@ impl Task {
     fn work(&mut self, cancel: &CancelToken, pause: Option<&PausePoint>) -> Result<(), Error> {
         loop {
             if let Some(point) = pause.filter(|point| point.pause.is_wanted()) {
-                self.take_part(point)?;
+                self.take_part(point, cancel)?;
             }
             match self.step(cancel)? {
                 Worked::Done => {}
@@ -246,7 +246,11 @@ impl Task {
     }
 
     /// Does what a checkpoint wants of it.
-    fn take_part(&mut self, PausePoint { pause, task }: &PausePoint) -> Result<(), Error> {
+    fn take_part(
+        &mut self,
+        PausePoint { pause, task }: &PausePoint,
+        cancel: &CancelToken,
+    ) -> Result<(), Error> {
         if pause.is_to_commit(*task) {
             if let End::Sink(sink, ..) = &mut self.end {
                 sink.commit()?;
@@ -255,8 +259,13 @@ impl Task {
         }
         if pause.gathers() {
             self.settle()?;
+            let has_worked = pause.exhausts() && self.exhaust(cancel)?;
+            if self.progress.ended && pause.exhausts() {
+                // It leaves, and takes part as one that is over.
+                return Ok(());
+            }
             self.cells.clock.turn_to(Activity::Idle);
-            pause.take_part(*task, || self.cut());
+            pause.take_part(*task, has_worked, || self.cut());
         }
         Ok(())
     }

@@ -15,6 +15,12 @@ impl Session {
         self.checkpoint_start = start;
     }
 
+    /// Whether the jobs to come may go on from checkpoints of another plan that kept something they have no use for, or
+    /// lack something that they keep, which then begins anew. Where nothing is lost they do so anyway.
+    pub fn allow_dropped_state(&mut self, allow: bool) {
+        self.drops_state = allow;
+    }
+
     /// How the next job is checkpointed; `None`: not at all.
     pub(super) fn checkpoints(&self, statement: &str) -> Result<Option<CheckpointOptions>, Error> {
         let Some(dir) = self.settings.checkpoint_dir() else {
@@ -38,6 +44,7 @@ impl Session {
             interval: self.settings.checkpoint_interval(),
             retained: self.settings.checkpoints_retained(),
             start,
+            drops_state: self.drops_state,
             statement: statement.to_owned(),
         }))
     }

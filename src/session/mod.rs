@@ -100,6 +100,8 @@ pub struct Session {
     functions: Functions,
     /// From where jobs begin that have checkpoints.
     checkpoint_start: CheckpointStart,
+    /// Jobs go on without what was kept for what they do not do any more.
+    drops_state: bool,
 }
 
 impl Default for Session {
@@ -134,6 +136,7 @@ impl Session {
             streams,
             functions: Functions::default(),
             checkpoint_start: CheckpointStart::Anew,
+            drops_state: false,
         };
         session.settings_changed();
         session

@@ -3,6 +3,7 @@
 //!
 //! Invariant: what is visible is covered by a checkpoint, and a checkpoint is whole or not there.
 
+mod compare;
 mod store;
 
 use std::path::{Path, PathBuf};
@@ -33,6 +34,8 @@ pub struct CheckpointOptions {
     pub retained: usize,
     /// Where the job begins.
     pub start: CheckpointStart,
+    /// It goes on with another plan, too, where that has no use for some of what was kept, or lacks some.
+    pub drops_state: bool,
     /// The statement as written.
     pub statement: String,
 }
@@ -136,11 +139,13 @@ pub(super) fn begin(
         CheckpointStart::Newest => store.newest()?.0,
         CheckpointStart::From(path) => Store::load(path)?,
     };
-    check(&stored, plan)?;
+    let number = stored.number;
+    let is_same = stored.about.plan == plan.explain();
+    let cut = if is_same { stored.cut } else { carried_over(stored, plan, options.drops_state)? };
     // Those behind it tell of what comes anew, otherwise.
-    store.forget_behind(stored.number)?;
-    let restored = Restored { number: stored.number, cut: stored.cut };
-    match restored.cut.shape.parallelism == job.parallelism {
+    store.forget_behind(number)?;
+    let restored = Restored { number, cut };
+    match restored.cut.shape.parallelism == job.parallelism || restored.cut.is_exhausted {
         true => Ok(Some(restored)),
         false => exhausted(&restored, &store, options, plan, connectors, job).map(Some),
     }
@@ -174,30 +179,57 @@ fn in_use(folder: &Path) -> Error {
         .hint("Add --resume to go on from the newest, or name another folder.")
 }
 
-/// Whether the query is still the one that the checkpoint is of.
-fn check(stored: &Stored, plan: &StreamPlan) -> Result<(), Error> {
-    let foreign = |what: String| {
-        let message = format!("checkpoint \"{}\" is of another query: {what}", stored.path.display());
-        Error::run(code::FOREIGN_CHECKPOINT, message)
+/// The cut of another plan as one of this plan, if that goes on with all of it or `drops_state`.
+fn carried_over(stored: Stored, plan: &StreamPlan, drops_state: bool) -> Result<JobCut, Error> {
+    let Stored { path, about, cut, .. } = stored;
+    let foreign = |what: &str, hint: &str| {
+        let message = format!("checkpoint \"{}\" is of another query: {what}", path.display());
+        Err(Error::run(code::FOREIGN_CHECKPOINT, message).hint(hint))
     };
-    let now = plan.explain();
-    if stored.about.plan != now {
-        let mut lines = stored.about.plan.lines().zip(now.lines());
-        let change = lines.find(|(before, now)| before != now);
-        let change = change.map_or_else(
-            || "it has other operators".to_owned(),
-            |(before, now)| format!("then \"{}\", now \"{}\"", before.trim(), now.trim()),
-        );
-        return Err(foreign(change)
-            .hint("Run the statement that it is of, or begin anew with another folder for checkpoints."));
+    let anew = "Run the statement that it is of, or begin anew with another folder for checkpoints.";
+    let now = plan.outline();
+    let changes = compare::compare(&about.parts, &now);
+    if changes.are_none(&about.parts, &now) {
+        // It is told in other words, or about something else.
+        return Ok(cut);
     }
-    Ok(())
+    let lines = about.plan.lines();
+    let text = plan.explain();
+    let change = lines.zip(text.lines()).find(|(before, now)| before != now);
+    let change = change.map_or_else(
+        || "it has other operators".to_owned(),
+        |(before, now)| format!("then \"{}\", now \"{}\"", before.trim(), now.trim()),
+    );
+    if let Some(fault) = changes.faults.first() {
+        return foreign(fault, anew);
+    }
+    if let Some(loss) = changes.losses.first().filter(|_| !drops_state) {
+        let more = match changes.losses.len() - 1 {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        let hint = "Add --allow-dropped-state to go on without what was kept there, run the statement that it is of, or \
+                    begin anew with another folder for checkpoints.";
+        return foreign(&format!("{loss}{more}"), hint);
+    }
+    let stop = "Run the statement that it is of with --resume, stop it with Ctrl-C, and go on with the other one from there.";
+    if cut.is_over() {
+        return foreign(&format!("{change}; that one has come to its end"), anew);
+    }
+    if !cut.is_exhausted {
+        return foreign(&format!("{change}; rows of that one are on their way between its operators"), stop);
+    }
+    match changes.translate(cut, &about.parts, &now) {
+        Ok(cut) => Ok(cut),
+        Err(table) => foreign(&format!("rows of {table} wait in it, with other columns"), anew),
+    }
 }
 
 fn about(options: &CheckpointOptions, plan: &StreamPlan, parallelism: usize) -> About {
     About {
         statement: options.statement.clone(),
         plan: plan.explain(),
+        parts: plan.outline(),
         parallelism: parallelism as u64,
         taken_us: 0,
         is_over: false,
@@ -270,7 +302,7 @@ impl Checkpointer {
             }
             let suspends = asked.suspend;
             drop(asked);
-            match self.take() {
+            match self.take(suspends) {
                 Ok(()) if suspends => {
                     lock(&self.shared.state).status.is_suspended = true;
                     self.control.stop();
@@ -290,11 +322,14 @@ impl Checkpointer {
     }
 
     /// One checkpoint.
-    fn take(&self) -> Result<(), Error> {
+    fn take(&self, suspends: bool) -> Result<(), Error> {
         let begun = Instant::now();
-        let Some((cut, pause)) = self.pause.cut(self.clock.0.elapsed_us(), self.shape)? else {
-            return Ok(());
-        };
+        if suspends {
+            // With nothing on its way also another plan can go on from there.
+            self.control.stops.mute.set();
+        }
+        let cut = self.pause.cut(self.clock.0.elapsed_us(), self.shape, suspends)?;
+        let Some((cut, pause)) = cut else { return Ok(()) };
         self.write(&cut, pause, begun)?;
         self.pause.commit()
     }
@@ -329,7 +364,7 @@ impl Checkpointer {
     /// `K004` if it can't be written, `F003` if a sink can't be finished.
     pub(super) fn finish(&self) -> Result<(), Error> {
         let begun = Instant::now();
-        let Some((cut, pause)) = self.pause.cut(self.clock.0.elapsed_us(), self.shape)? else {
+        let Some((cut, pause)) = self.pause.cut(self.clock.0.elapsed_us(), self.shape, true)? else {
             return Ok(());
         };
         self.write(&cut, pause, begun)?;

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::compare;
 use crate::error::{Error, code};
+use crate::plan::PlanPart;
 use crate::runtime::cut::{JobCut, bytes};
 
 /// What is written here; another number is read by another version.
@@ -28,6 +30,8 @@ pub(super) struct About {
     pub(super) statement: String,
     /// What EXPLAIN says of it.
     pub(super) plan: String,
+    /// What it is made of.
+    pub(super) parts: Vec<PlanPart>,
     pub(super) parallelism: u64,
     /// When it was taken, microseconds since the epoch.
     pub(super) taken_us: i64,
@@ -136,6 +140,7 @@ impl Store {
         let about = About {
             statement: text("statement")?,
             plan: text("plan")?,
+            parts: manifest.get("parts").and_then(compare::from_json).ok_or_else(missing)?,
             parallelism: number("parallelism").ok_or_else(missing)?,
             taken_us: manifest.get("taken_us").and_then(Value::as_i64).ok_or_else(missing)?,
             is_over: manifest.get("over").and_then(Value::as_bool).ok_or_else(missing)?,
@@ -164,6 +169,7 @@ impl Store {
             "number": number,
             "statement": about.statement,
             "plan": about.plan,
+            "parts": compare::to_json(&about.parts),
             "parallelism": about.parallelism,
             "taken_us": about.taken_us,
             "over": about.is_over,

@@ -34,6 +34,7 @@ pub(in crate::runtime) fn write(cut: &JobCut) -> Result<Vec<u8>, Error> {
             "elapsed_us": cut.elapsed_us,
             "parallelism": cut.shape.parallelism,
             "spread": cut.shape.is_spread,
+        "exhausted": cut.is_exhausted,
             "tasks": cut.tasks.len(),
         }),
         &mut bytes,
@@ -63,6 +64,8 @@ pub(in crate::runtime) fn read(bytes: &[u8]) -> Result<JobCut, Error> {
     let mut cut = JobCut {
         elapsed_us: about.number("elapsed_us")?,
         shape: Shape { parallelism: about.count("parallelism")?, is_spread: about.flag("spread")? },
+        is_exhausted: about.flag("exhausted")?,
+        begins: None,
         tasks: Vec::new(),
     };
     for _ in 0..about.count("tasks")? {

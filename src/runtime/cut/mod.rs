@@ -10,6 +10,8 @@
 pub(super) mod bytes;
 pub(super) mod pause;
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::source::{LeftSplit, SplitMark};
@@ -24,6 +26,10 @@ pub(super) struct JobCut {
     /// What the job's clock showed, microseconds.
     pub(super) elapsed_us: i64,
     pub(super) shape: Shape,
+    /// Nothing is on its way but rows that wait for those of other inputs.
+    pub(super) is_exhausted: bool,
+    /// Of a cut of another plan, whose nodes have the numbers of this one: nodes that it knows nothing of.
+    pub(super) begins: Option<BTreeSet<NodeId>>,
     /// In the order of the graph.
     pub(super) tasks: Vec<TaskCut>,
 }

@@ -31,6 +31,9 @@ struct State {
     running: usize,
     waiting: usize,
     cut: usize,
+    /// Tasks do all that there is to do before they wait, and whether there was something.
+    exhausts: bool,
+    has_worked: bool,
     tasks: Vec<Part>,
 }
 
@@ -60,7 +63,15 @@ impl Pause {
     pub(in crate::runtime) fn new(signals: Vec<Arc<Signal>>, cancel: CancelToken) -> Self {
         let running = signals.len();
         let tasks = (0..running).map(|_| Part::default()).collect();
-        let state = State { phase: Phase::Work, running, waiting: 0, cut: 0, tasks };
+        let state = State {
+            phase: Phase::Work,
+            running,
+            waiting: 0,
+            cut: 0,
+            exhausts: false,
+            has_worked: false,
+            tasks,
+        };
         let (wanted, changed) = (AtomicBool::new(false), Condvar::new());
         Self { wanted, state: Mutex::new(state), changed, cancel, signals }
     }
@@ -101,9 +112,21 @@ impl Pause {
         lock(&self.state).phase != Phase::Work
     }
 
+    /// Whether tasks are to do all that there is to do before they wait.
+    pub(in crate::runtime) fn exhausts(&self) -> bool {
+        lock(&self.state).exhausts
+    }
+
     /// Waits with the other tasks, and tells what this one keeps.
-    pub(in crate::runtime) fn take_part(&self, task: usize, tell: impl FnOnce() -> Result<TaskCut, Error>) {
+    /// `has_worked`: before that it found something to do.
+    pub(in crate::runtime) fn take_part(
+        &self,
+        task: usize,
+        has_worked: bool,
+        tell: impl FnOnce() -> Result<TaskCut, Error>,
+    ) {
         let mut state = lock(&self.state);
+        state.has_worked |= has_worked;
         if state.phase != Phase::Gather {
             return;
         }
@@ -131,12 +154,15 @@ impl Pause {
     pub(in crate::runtime) fn leave(&self, task: usize, cut: Result<TaskCut, Error>, sink: Option<SinkEnd>) {
         let mut state = lock(&self.state);
         state.running -= 1;
+        // It told others of its end.
+        state.has_worked = true;
         let part = &mut state.tasks[task];
         (part.cut, part.is_over, part.is_to_commit, part.sink) = (Some(cut), true, false, sink);
         self.changed.notify_all();
     }
 
-    /// Cuts the job. `None`: it was stopped meanwhile. Tells for how long tasks waited.
+    /// Cuts the job. `None`: it was stopped meanwhile. Tells for how long tasks waited. `exhausts`: with nothing on its way
+    /// but what waits for other inputs; sources give nothing then.
     ///
     /// # Errors
     /// What a task says that can't tell what it keeps.
@@ -144,14 +170,27 @@ impl Pause {
         &self,
         elapsed_us: i64,
         shape: Shape,
+        exhausts: bool,
     ) -> Result<Option<(JobCut, Duration)>, Error> {
         let begun = Instant::now();
         let mut state = lock(&self.state);
         state.cut = 0;
-        self.turn_to(&mut state, Phase::Gather);
-        self.signals.iter().for_each(|signal| signal.notify());
-        while state.waiting < state.running && !self.cancel.is_cancelled() {
-            state = self.wait(state);
+        state.exhausts = exhausts;
+        loop {
+            state.has_worked = false;
+            self.turn_to(&mut state, Phase::Gather);
+            self.signals.iter().for_each(|signal| signal.notify());
+            while state.waiting < state.running && !self.cancel.is_cancelled() {
+                state = self.wait(state);
+            }
+            if !(exhausts && state.has_worked) || self.cancel.is_cancelled() {
+                break;
+            }
+            // Others may have more to do for it.
+            self.turn_to(&mut state, Phase::Work);
+            while state.waiting > 0 && !self.cancel.is_cancelled() {
+                state = self.wait(state);
+            }
         }
         self.turn_to(&mut state, Phase::Tell);
         while state.cut < state.running && !self.cancel.is_cancelled() {
@@ -168,7 +207,7 @@ impl Pause {
         if self.cancel.is_cancelled() {
             return Ok(None);
         }
-        Ok(Some((JobCut { elapsed_us, shape, tasks: tasks? }, pause)))
+        Ok(Some((JobCut { elapsed_us, shape, is_exhausted: exhausts, begins: None, tasks: tasks? }, pause)))
     }
 
     /// Has the sinks make visible what was prepared, and waits for it.

@@ -98,7 +98,8 @@ pub(super) fn exhaust(
         }
     }
     let tasks = graph.tasks.iter_mut().map(Task::cut).collect::<Result<_, _>>()?;
-    Ok((JobCut { elapsed_us: cut.elapsed_us, shape: cut.shape, tasks }, graph.tasks))
+    let (elapsed_us, shape) = (cut.elapsed_us, cut.shape);
+    Ok((JobCut { elapsed_us, shape, is_exhausted: true, begins: None, tasks }, graph.tasks))
 }
 
 /// How tasks begin.
@@ -154,7 +155,7 @@ fn build_with(
     }
     let mut graph = builder.graph;
     if let Some(cut) = resumes {
-        graph.left = match cut.shape == shape {
+        graph.left = match cut.shape == shape && cut.begins.is_none() {
             true => resume::restore(&mut graph.tasks, cut, shift_us)?,
             false => resume::respread(&mut graph.tasks, plan, cut, shift_us)?,
         };

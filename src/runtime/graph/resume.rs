@@ -56,7 +56,7 @@ pub(super) fn respread(
         let count = subtasks.get(&task.place.stage).copied().unwrap_or(1);
         let share = before.share(task, count)?;
         task.take_up(&share, shift_us)?;
-        if share.tasks.iter().all(|task| task.is_over) {
+        if share.is_over() {
             left.insert(number, before.of_task_that_is_over(task, &share)?);
         }
     }
@@ -97,7 +97,8 @@ impl<'a> Before<'a> {
         if !had_input {
             tasks = self.cut.tasks.iter().filter(is_part).collect();
         }
-        if tasks.is_empty() {
+        let is_new = |node: NodeId| self.cut.begins.as_ref().is_some_and(|begins| begins.contains(&node));
+        if tasks.is_empty() && !is_new(place.stage) {
             return Err(foreign(format!("it has no task \"{}\"", task.name)));
         }
         let is_read = matches!(
@@ -106,6 +107,7 @@ impl<'a> Before<'a> {
         );
         let merge = match tasks.as_slice() {
             _ if !had_input => None,
+            // Its splits, as they were; those that it did not know come behind them.
             [only] if is_read => Some(only.merge.clone()),
             several => Some(self.merge(several, task.input.width(), place, subtasks)?),
         };
@@ -127,7 +129,7 @@ impl<'a> Before<'a> {
     fn link(&self, node: NodeId, name: &str) -> Result<LinkShare<'a>, Error> {
         let links = self.cut.tasks.iter().flat_map(|task| task.links.iter().map(|link| (link, task.is_over)));
         let of_node: Vec<(&LinkCut, bool)> = links.filter(|(link, _)| link.node == node).collect();
-        if of_node.is_empty() {
+        if of_node.is_empty() && !self.cut.begins.as_ref().is_some_and(|begins| begins.contains(&node)) {
             return Err(foreign(format!("it has no operator \"{name}\"")));
         }
         let same: Vec<_> = of_node.iter().copied().filter(|(link, _)| link.name == name).collect();

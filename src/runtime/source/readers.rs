@@ -373,6 +373,9 @@ impl Inputs for SplitInputs {
         if let Some(element) = self.splits[input].at_hand.pop_front() {
             return Ok(Polled::Element(element));
         }
+        if self.shared.stops.mute.is_set() {
+            return Ok(Polled::Pending);
+        }
         let (read, found_empty_us, was_asked) = {
             let mut work = lock(&self.shared.work);
             let slot = &mut work.slots[input];

@@ -21,6 +21,13 @@ pub(in crate::runtime) struct Share<'a> {
     pub(in crate::runtime) subtasks: usize,
 }
 
+impl Share<'_> {
+    /// Nothing is to be done any more.
+    pub(in crate::runtime) fn is_over(&self) -> bool {
+        !self.tasks.is_empty() && self.tasks.iter().all(|task| task.is_over)
+    }
+}
+
 /// What an operator goes on with.
 pub(in crate::runtime) struct LinkShare<'a> {
     /// What subtasks of it left, and whether they were over.
@@ -168,7 +175,7 @@ impl Task {
     /// Goes on where other tasks were cut, between which nothing was on its way. Tells those who take its rows what those
     /// of the other tasks knew.
     pub(in crate::runtime) fn take_up(&mut self, share: &Share<'_>, shift_us: i64) -> Result<(), Error> {
-        let is_over = share.tasks.iter().all(|task| task.is_over);
+        let is_over = share.is_over();
         let is_first = self.place.subtask == 0;
         for (link, share_of) in self.chain.iter_mut().zip(&share.links) {
             let LinkShare { parts, counts_in, counts_out } = share_of;
@@ -185,7 +192,7 @@ impl Task {
             }
             counts.held = 0;
             let live = || parts.iter().filter(|(_, is_over)| !is_over).map(|(part, _)| part);
-            if !is_over {
+            if !is_over && live().count() > 0 {
                 let states = live().map(|part| part.state.clone()).collect();
                 let mut state = StateReader::spread(states, self.place.subtask, share.subtasks, shift_us);
                 link.operator
@@ -208,7 +215,9 @@ impl Task {
             self.progress.is_closed = true;
             return self.tell(StreamElement::End);
         }
-        let mut said = self.chain.last().map(|link| link.said);
+        // What begins anew hands watermarks on.
+        let known = self.chain.iter().zip(&share.links).rfind(|(_, share)| !share.parts.is_empty());
+        let mut said = known.map(|(link, _)| link.said);
         if let Some(merge) = &share.merge {
             self.input.restore(merge);
             said.get_or_insert((merge.given > i64::MIN).then_some(Watermark(merge.given)));
