@@ -246,6 +246,24 @@ fn one_parquet_file_is_refused_before_a_row_is_read() {
 }
 
 #[test]
+fn what_a_restart_may_cost_is_said_when_a_run_begins() {
+    let shown = |options: &str| {
+        let project = Project::new(
+            &copy("'path' = 'out', 'format' = 'json'")
+                .replace("'filesystem', 'path' = 'out', 'format' = 'json'", options),
+        );
+        project.write("in.json", &numbers(0..10));
+        (project.succeeds(&["--checkpoint-dir", "state"]), project.succeeds(&[]))
+    };
+    let (with, without) = shown("'print'");
+    let note = "guarantee of job 1 (r): at least once: table \"r\" (print) can't take rows back";
+    assert_eq!(with.lines().filter(|line| *line == note).count(), 1, "{with}");
+    assert!(!without.contains("guarantee"), "{without}");
+    let (exact, _) = shown("'blackhole'");
+    assert!(!exact.contains("guarantee"), "{exact}");
+}
+
+#[test]
 fn no_run_begins_anew_by_mistake() {
     let project = Project::new(&copy("'path' = 'out', 'format' = 'json'"));
     project.write("in.json", &numbers(0..100));

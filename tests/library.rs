@@ -4,6 +4,8 @@
 mod connectors;
 #[path = "library/functions.rs"]
 mod functions;
+#[path = "library/guarantee.rs"]
+mod guarantee;
 #[path = "library/misuse.rs"]
 mod misuse;
 #[path = "library/rows.rs"]

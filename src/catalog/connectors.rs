@@ -69,6 +69,46 @@ pub struct FrequentValue {
     pub share: f64,
 }
 
+/// What becomes of a table's rows when a run goes on from a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableRecovery {
+    /// The rows that were read behind the checkpoint.
+    pub read: ReadRecovery,
+    /// The rows that were written behind it.
+    pub written: WriteRecovery,
+}
+
+/// What becomes of rows that were read behind a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadRecovery {
+    /// They are read again.
+    Again,
+    /// Nobody can give them again.
+    Lost,
+    /// They were in memory, as was all else that the table had.
+    Gone,
+}
+
+/// What becomes of rows that were written behind a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteRecovery {
+    /// They are taken back, and come again.
+    TakenBack,
+    /// They stay, and come again.
+    Repeated,
+    /// They were in memory, as was all else that the table had.
+    Gone,
+    /// There are no checkpoints with such a table: it is one file that is whole at its end only.
+    Refused,
+}
+
+impl Default for TableRecovery {
+    /// Rows are read again, and what was written stays.
+    fn default() -> Self {
+        Self { read: ReadRecovery::Again, written: WriteRecovery::Repeated }
+    }
+}
+
 /// Connectors and formats as the planner sees them.
 pub trait ConnectorCatalog: Send + Sync {
     /// Checks a table's options and columns, and says what the table can do. Opens nothing.
@@ -89,6 +129,12 @@ pub trait ConnectorCatalog: Send + Sync {
     /// What is known of a table's rows; asked only to explain a plan. Nothing where nothing is known.
     fn statistics(&self, _table: &Table) -> TableStatistics {
         TableStatistics::default()
+    }
+
+    /// What becomes of a table's rows when a run goes on from a checkpoint; asked only to explain a plan, and for runs
+    /// that have checkpoints. `None`: that is not known.
+    fn recovery(&self, _table: &Table) -> Option<TableRecovery> {
+        None
     }
 }
 

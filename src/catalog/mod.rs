@@ -11,7 +11,10 @@ use std::sync::Arc;
 
 use crate::error::{Error, code};
 
-pub use connectors::{ConnectorCatalog, FrequentValue, TableFacts, TableStatistics, UncheckedConnectors};
+pub use connectors::{
+    ConnectorCatalog, FrequentValue, ReadRecovery, TableFacts, TableRecovery, TableStatistics,
+    UncheckedConnectors, WriteRecovery,
+};
 pub use options::{OptionEntry, Options};
 pub use table::{Column, ColumnKind, NullTime, Table, View, WatermarkSpec};
 

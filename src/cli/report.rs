@@ -49,6 +49,14 @@ impl Report {
         }
     }
 
+    /// An insert has begun: what a person should know of it, and what checkpoints can't promise.
+    pub(super) fn begun(&self, job: &JobHandle) {
+        self.warn(job.warnings());
+        if let Some(guarantee) = job.guarantee().filter(|guarantee| !guarantee.tables.is_empty()) {
+            self.note(&format!("guarantee of {}: {}", called(job), guarantee.text));
+        }
+    }
+
     /// A job was stopped behind a checkpoint.
     pub(super) fn suspended(&mut self, job: &JobHandle) {
         self.has_suspended = true;

@@ -200,7 +200,7 @@ impl Runner {
 
     /// An insert that does not end by itself goes on beside what follows.
     fn leave_running(&mut self, job: JobHandle) -> Result<(), Stop> {
-        self.report.warn(job.warnings());
+        self.report.begun(&job);
         self.tell_addresses(job.monitor());
         let number = job.number();
         if let Some(notices) = &self.notices {
@@ -246,7 +246,7 @@ impl Runner {
 
     /// Waits for an insert that ends.
     fn insert(&mut self, insert: &JobHandle) -> Result<(), Stop> {
-        self.report.warn(insert.warnings());
+        self.report.begun(insert);
         self.tell_addresses(insert.monitor());
         let _watch = interrupt::watch(insert.clone());
         let mut progress = self.progress(Shown::Bounded, insert.monitor().clone());

@@ -19,7 +19,9 @@ use super::options::OptionReader;
 use super::{
     Connector, Lines, Position, Read, ReadRequest, RejectedRow, Sink, Source, SplitBatch, SplitReader,
 };
-use crate::catalog::{Column, ColumnKind, OptionEntry, Options, Table, TableFacts, TableStatistics};
+use crate::catalog::{
+    Column, ColumnKind, OptionEntry, Options, Table, TableFacts, TableRecovery, TableStatistics,
+};
 use crate::error::{Error, code, did_you_mean, panic_text};
 use crate::stream::StreamBatch;
 
@@ -220,6 +222,13 @@ impl Connector for WithFormats {
                 TableStatistics { has_several_splits, ..TableStatistics::default() }
             }
             Some(Err(_)) => TableStatistics::default(),
+        }
+    }
+
+    fn recovery(&self, table: &Table) -> TableRecovery {
+        match self.format(&table.options).map(|format| table_of_lines(table, format.as_ref())) {
+            Some(Ok(lines)) => self.inner.recovery(&lines),
+            None | Some(Err(_)) => self.inner.recovery(table),
         }
     }
 

@@ -12,8 +12,10 @@ use serde_json::Value;
 
 use super::assembly::{Assembly, SplitFacts, source_metadata};
 use super::options::OptionReader;
-use super::{CancelToken, Connector, Lines, Read, ReadRequest, Sink, Source, SplitBatch, SplitReader};
-use crate::catalog::{Options, Table, TableFacts};
+use super::{
+    CancelToken, Connector, Lines, Position, Read, ReadRequest, Sink, Source, SplitBatch, SplitReader,
+};
+use crate::catalog::{Options, ReadRecovery, Table, TableFacts, TableRecovery, WriteRecovery};
 use crate::error::{Error, code};
 use crate::stream::{Fold, StreamBatch};
 
@@ -173,6 +175,17 @@ impl Connector for Memory {
 
     fn metadata(&self) -> Vec<(&'static str, DataType)> {
         source_metadata()
+    }
+
+    /// What a program puts it can put again; what was inserted is there as long as the process.
+    fn recovery(&self, table: &Table) -> TableRecovery {
+        let name = read_options(&table.options, &table.name).unwrap_or(&table.name);
+        let read = match self.content().inputs.get(name) {
+            Some(Input::Splits { .. }) => ReadRecovery::Again,
+            Some(Input::Channel { .. }) => ReadRecovery::Lost,
+            None => ReadRecovery::Gone,
+        };
+        TableRecovery { read, written: WriteRecovery::Gone }
     }
 
     fn source(&self, table: &Table, request: &ReadRequest) -> Result<Box<dyn Source>, Error> {
@@ -385,6 +398,15 @@ impl MemorySplit {
 impl SplitReader for MemorySplit {
     fn name(&self) -> &str {
         &self.facts.path
+    }
+
+    /// What a channel gave does not come again; other rows are read again.
+    fn position(&self) -> Option<Position> {
+        matches!(self.rows, Feed::Channel(_)).then(Position::lost)
+    }
+
+    fn seek(&mut self, _position: &Position) -> Result<(), Error> {
+        Ok(())
     }
 
     fn next(&mut self) -> Result<Read, Error> {

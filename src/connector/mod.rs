@@ -18,6 +18,8 @@ mod position;
 mod print;
 mod pump;
 mod random;
+#[cfg(test)]
+mod recovery_tests;
 mod socket;
 mod stdio;
 pub(crate) mod stream;
@@ -37,7 +39,7 @@ use arrow::record_batch::RecordBatch;
 
 use lines::{Formats, WithFormats};
 
-use crate::catalog::{ConnectorCatalog, Options, Table, TableFacts, TableStatistics};
+use crate::catalog::{ConnectorCatalog, Options, Table, TableFacts, TableRecovery, TableStatistics};
 use crate::error::{Error, code, did_you_mean};
 use crate::stream::{RowKinds, StreamBatch, Watermark};
 
@@ -149,6 +151,12 @@ pub trait Connector: Send + Sync {
     /// See [`ConnectorCatalog::statistics`].
     fn statistics(&self, _table: &Table) -> TableStatistics {
         TableStatistics::default()
+    }
+
+    /// What becomes of the table's rows when a run goes on from a checkpoint: what its [`SplitReader::position`] and
+    /// its [`Sink::prepare`] come to. What is there of itself is what those do where a connector does not say.
+    fn recovery(&self, _table: &Table) -> TableRecovery {
+        TableRecovery::default()
     }
 
     /// Opens the table for reading.
@@ -557,5 +565,9 @@ impl ConnectorCatalog for Connectors {
 
     fn statistics(&self, table: &Table) -> TableStatistics {
         self.find(&table.connector).map(|known| known.statistics(table)).unwrap_or_default()
+    }
+
+    fn recovery(&self, table: &Table) -> Option<TableRecovery> {
+        self.find(&table.connector).map(|known| known.recovery(table))
     }
 }

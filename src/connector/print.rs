@@ -6,7 +6,7 @@ use super::format::RowText;
 use super::options::OptionReader;
 use super::stdio::{no_columns, no_source, write_stdout};
 use super::{Connector, ReadRequest, Sink, Source};
-use crate::catalog::{Options, Table, TableFacts};
+use crate::catalog::{Options, Table, TableFacts, TableRecovery, WriteRecovery};
 use crate::error::Error;
 use crate::stream::{RowKind, StreamBatch};
 
@@ -117,6 +117,11 @@ impl Connector for Blackhole {
 
     fn infer_schema(&self, _options: &Options) -> Result<SchemaRef, Error> {
         Err(no_columns("blackhole"))
+    }
+
+    /// Nobody can tell how often a row came.
+    fn recovery(&self, _table: &Table) -> TableRecovery {
+        TableRecovery { written: WriteRecovery::TakenBack, ..TableRecovery::default() }
     }
 
     fn source(&self, table: &Table, _request: &ReadRequest) -> Result<Box<dyn Source>, Error> {

@@ -22,7 +22,7 @@ use super::options::OptionReader;
 use super::stdio::{no_changelog, no_columns, no_sink};
 use super::text_split::{ByteSource, Got, TextSplit};
 use super::{Connector, ReadRequest, Sink, Source, SplitReader};
-use crate::catalog::{Options, Table, TableFacts, TableStatistics};
+use crate::catalog::{Options, ReadRecovery, Table, TableFacts, TableRecovery, TableStatistics};
 use crate::error::{Error, code};
 
 const KEYS: &[&str] = &["hostname", "port", "mode", "format", "max-line-length", "reconnect-delay"];
@@ -137,6 +137,11 @@ impl Connector for Socket {
     fn statistics(&self, table: &Table) -> TableStatistics {
         let has_several_splits = Settings::read(&table.options).is_ok_and(|settings| settings.listens);
         TableStatistics { has_several_splits, ..TableStatistics::default() }
+    }
+
+    /// Nobody can give again what was read.
+    fn recovery(&self, _table: &Table) -> TableRecovery {
+        TableRecovery { read: ReadRecovery::Lost, ..TableRecovery::default() }
     }
 
     fn source(&self, table: &Table, request: &ReadRequest) -> Result<Box<dyn Source>, Error> {

@@ -14,7 +14,7 @@ use super::options::OptionReader;
 use super::pump::pumped;
 use super::text_split::{ByteSource, Open, TextSplit};
 use super::{Connector, ReadRequest, Sink, Source, SplitReader};
-use crate::catalog::{Options, Table, TableFacts};
+use crate::catalog::{Options, ReadRecovery, Table, TableFacts, TableRecovery};
 use crate::error::{Error, code};
 use crate::stream::StreamBatch;
 
@@ -97,6 +97,11 @@ impl Connector for Stdin {
         let mut keys = source_metadata();
         keys.push(("file.line", DataType::Int64));
         keys
+    }
+
+    /// Nobody can give again what was read.
+    fn recovery(&self, _table: &Table) -> TableRecovery {
+        TableRecovery { read: ReadRecovery::Lost, ..TableRecovery::default() }
     }
 
     fn source(&self, table: &Table, request: &ReadRequest) -> Result<Box<dyn Source>, Error> {

@@ -16,7 +16,7 @@ use super::{
 
 impl StreamPlan {
     /// The plan as a tree, sinks first: each operator with its columns, event time, and whether its
-    /// rows end, change, or have a key.
+    /// rows end, change, or have a key. Then what is known of the whole: guarantee, warnings, lints.
     ///
     /// ```
     /// use tidegate::catalog::Catalog;
@@ -44,6 +44,9 @@ impl StreamPlan {
                 self.explain_node(*sink, 0, notes, &mut out);
             }
         });
+        if let Some(guarantee) = &self.guarantee {
+            let _ = writeln!(out, "guarantee: {}", guarantee.text);
+        }
         for warning in &self.warnings {
             let _ = writeln!(out, "warning: {warning}");
         }

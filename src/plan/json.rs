@@ -7,7 +7,8 @@ use super::{PlanNode, StreamPlan, sql_type_name};
 
 impl StreamPlan {
     /// The plan as JSON: `nodes` (id, operator, details, inputs, columns, stream properties) in an
-    /// order in which inputs stand before their readers, `sinks`, `late_sinks`, `warnings` and `lints`.
+    /// order in which inputs stand before their readers, `sinks`, `late_sinks`, `guarantee` (level, text, tables; null where
+    /// it is not known), `warnings` and `lints`.
     ///
     /// ```
     /// use tidegate::catalog::Catalog;
@@ -26,6 +27,7 @@ impl StreamPlan {
             "nodes": nodes,
             "sinks": self.sinks,
             "late_sinks": self.late_sinks,
+            "guarantee": self.guarantee.as_ref().map(super::Guarantee::to_json),
             "warnings": self.warnings,
             "lints": self.lints.iter().map(super::Lint::to_json).collect::<Vec<_>>(),
         })

@@ -20,6 +20,7 @@ mod emit;
 mod explain;
 mod function;
 mod function_names;
+mod guarantee;
 mod join_node;
 mod json;
 mod late;
@@ -59,6 +60,9 @@ use crate::sql::{self, Statement};
 pub use bind::sql_type_name;
 #[cfg(feature = "runtime")]
 pub(crate) use function::{ExactSum, Finish, Finished, is_registered};
+#[cfg(feature = "runtime")]
+pub(crate) use guarantee::guarantee;
+pub use guarantee::{Guarantee, GuaranteeLevel};
 pub use join_node::{Horizon, IntervalJoinNode, LookupJoinNode, RegularJoinNode, TemporalJoinNode};
 pub use late::LATE_COLUMNS;
 #[cfg(all(test, feature = "runtime"))]
@@ -190,7 +194,7 @@ impl Planner {
     }
 
     /// The planner that also asks connectors what they know of the tables of a query, for the lints that
-    /// depend on it. A file's metadata may be read for that.
+    /// depend on it and for the guarantee. A file's metadata may be read for that.
     ///
     /// ```
     /// use tidegate::catalog::Catalog;

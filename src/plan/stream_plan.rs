@@ -9,8 +9,8 @@ use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
 
 use super::{
-    IntervalJoinNode, Lint, LookupJoinNode, MatchRecognizeNode, OverNode, RegularJoinNode, TemporalJoinNode,
-    TopNNode,
+    Guarantee, IntervalJoinNode, Lint, LookupJoinNode, MatchRecognizeNode, OverNode, RegularJoinNode,
+    TemporalJoinNode, TopNNode,
 };
 use crate::catalog::{NullTime, Table};
 use crate::stream::TimeUnit;
@@ -37,6 +37,8 @@ pub struct StreamPlan {
     /// What may not be meant: about event time and, where the planner was told to look, about
     /// what is known of the tables.
     pub lints: Vec<Lint>,
+    /// How often rows count when a run goes on from a checkpoint: of an insert, where the planner was told to look.
+    pub guarantee: Option<Guarantee>,
 }
 
 /// An operation with its inputs and what its output stream promises.

@@ -9,7 +9,7 @@ use arrow::datatypes::SchemaRef;
 
 use super::Origin;
 use crate::error::{Error, Phase};
-use crate::plan::{Operation, SinkTarget, StreamPlan};
+use crate::plan::{Guarantee, Operation, SinkTarget, StreamPlan};
 use crate::runtime::{CheckpointStatus, JobControl, JobSnapshot, JobSummary, Monitor, RunningJob};
 use crate::stream::StreamBatch;
 
@@ -68,6 +68,8 @@ pub(super) struct Facts {
     pub(super) plan: Arc<StreamPlan>,
     /// The statement as written.
     pub(super) text: String,
+    /// Of an insert with checkpoints.
+    pub(super) guarantee: Option<Guarantee>,
 }
 
 /// How far a job is.
@@ -213,6 +215,11 @@ impl JobHandle {
     /// What is known of its checkpoints; `None`: it takes none.
     pub fn checkpoints(&self) -> Option<CheckpointStatus> {
         self.0.control.checkpoints()
+    }
+
+    /// How often rows count when a run of it goes on from a checkpoint; `None`: it takes none, or is a query.
+    pub fn guarantee(&self) -> Option<&Guarantee> {
+        self.0.facts.guarantee.as_ref()
     }
 
     /// Whether it was stopped behind a checkpoint.

@@ -11,7 +11,7 @@ use super::job::{Facts, JobHandle, JobState, inserted_tables};
 use crate::catalog::SYSTEM_CONNECTOR;
 use crate::error::{Error, Phase, Place, Span, code};
 use crate::operator::KeyFilter;
-use crate::plan::{Operation, StreamPlan};
+use crate::plan::{Guarantee, Operation, StreamPlan};
 use crate::runtime::{
     CheckpointStatus, Diagnosis, JobSnapshot, RunningJob, delay_text, diagnose, interval_sql,
 };
@@ -171,6 +171,7 @@ impl Jobs {
         plan: StreamPlan,
         text: &str,
         name: Option<&str>,
+        guarantee: Option<Guarantee>,
     ) -> JobHandle {
         let tables = inserted_tables(&plan);
         let name = match (name, tables.as_slice()) {
@@ -182,7 +183,8 @@ impl Jobs {
         let mut content = self.content();
         content.started += 1;
         let plan = Arc::new(plan);
-        let facts = Facts { number: content.started, name, tables, plan, text: text.to_owned() };
+        let (number, text) = (content.started, text.to_owned());
+        let facts = Facts { number, name, tables, plan, text, guarantee };
         let handle = JobHandle::new(facts, running);
         content.jobs.push(Job { handle: handle.clone(), is_about_jobs, seen: Vec::new() });
         let mut more = content.jobs.len().saturating_sub(MOST);

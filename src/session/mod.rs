@@ -29,7 +29,7 @@ use crate::catalog::{Catalog, Relation};
 use crate::connector::Connectors;
 use crate::connector::stream::Streams;
 use crate::error::{Error, Place, SourceText, Span, code};
-use crate::plan::{Lint, Planner, StreamPlan};
+use crate::plan::{Lint, Planner, StreamPlan, guarantee};
 use crate::runtime::{CheckpointStart, Job, JobClock, JobOptions, RunningJob};
 use crate::sql::{self, CreateTable, CreateView, Drop, Explain, Show, SpannedStatement, Statement};
 use crate::stream::{Clock, micros};
@@ -429,9 +429,11 @@ impl Session {
     /// Starts a plan as a job of the session.
     fn start(&mut self, plan: StreamPlan, text: &str) -> Result<(RunningJob, JobHandle), Error> {
         let options = JobOptions { checkpoints: self.checkpoints(text)?, ..self.job_options() };
+        let asked = options.checkpoints.as_ref();
+        let guarantee = asked.and_then(|_| guarantee(&plan, &self.connectors));
         let running = Job::start(&plan, &self.connectors, &options)?;
         self.add_side_tables(&plan)?;
-        let job = self.jobs.0.add(&running, plan, text, self.settings.pipeline_name());
+        let job = self.jobs.0.add(&running, plan, text, self.settings.pipeline_name(), guarantee);
         Ok((running, job))
     }
 

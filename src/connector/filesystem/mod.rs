@@ -45,8 +45,8 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use serde_json::Value;
 
 use self::listing::{FoundFile, find_files, is_glob, local_path};
-use self::placement::Placement;
 pub(super) use self::placement::unwritable;
+use self::placement::{Place, Placement};
 use self::text_sink::TextSink;
 use super::assembly::{SplitFacts, file_metadata};
 use super::format::options::kind_of;
@@ -56,7 +56,9 @@ use super::options::OptionReader;
 use super::pump::pumped;
 use super::text_split::{ByteSource, Open, TextSplit};
 use super::{Connector, ReadRequest, Sink, Source, SplitReader};
-use crate::catalog::{ColumnKind, Options, Table, TableFacts, TableStatistics};
+use crate::catalog::{
+    ColumnKind, Options, ReadRecovery, Table, TableFacts, TableRecovery, TableStatistics, WriteRecovery,
+};
 use crate::error::{Code, Error, code};
 
 const KEYS: &[&str] =
@@ -137,6 +139,15 @@ fn is_pipe(path: &str) -> bool {
     }
 }
 
+/// Whether all that a path names are files: of a pipe or device nobody knows what was read.
+fn can_be_read_again(path: &str) -> bool {
+    let is_file = |facts: &std::fs::Metadata| facts.is_file() || facts.is_dir();
+    match is_glob(local_path(path)) {
+        true => find_files(path).unwrap_or_default().iter().all(|file| file.facts.size.is_some()),
+        false => std::fs::metadata(local_path(path)).as_ref().map_or(true, is_file),
+    }
+}
+
 impl Settings {
     /// Whether the table ends. A pipe ends when its writers close it, and nobody knows whether they
     /// ever will.
@@ -187,6 +198,18 @@ impl Connector for Filesystem {
             _ => Vec::new(),
         };
         TableStatistics { has_several_splits: grows || files.len() > 1, frequent }
+    }
+
+    fn recovery(&self, table: &Table) -> TableRecovery {
+        let Ok(settings) = Settings::read(&table.options) else { return TableRecovery::default() };
+        let read = if can_be_read_again(&settings.path) { ReadRecovery::Again } else { ReadRecovery::Lost };
+        let written = match Place::of(local_path(&settings.path)) {
+            Ok(Place::Stream) => WriteRecovery::Repeated,
+            Ok(Place::File) if settings.format.kind == Kind::Parquet => WriteRecovery::Refused,
+            // What can't be looked at can't be written either.
+            Ok(Place::Folder | Place::File) | Err(_) => WriteRecovery::TakenBack,
+        };
+        TableRecovery { read, written }
     }
 
     fn source(&self, table: &Table, request: &ReadRequest) -> Result<Box<dyn Source>, Error> {

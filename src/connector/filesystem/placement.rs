@@ -35,6 +35,35 @@ enum Target {
 
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
+/// What rows that are written to a path become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Part files of a folder.
+    Folder,
+    /// One file.
+    File,
+    /// What is written to a pipe or device is out.
+    Stream,
+}
+
+impl Place {
+    /// # Errors
+    /// The system's reason where nobody can look.
+    pub(super) fn of(path: &str) -> io::Result<Self> {
+        match fs::metadata(path) {
+            Ok(facts) if facts.is_dir() => Ok(Self::Folder),
+            // What stands below /dev is somebody's standard output, also if that is a file.
+            Ok(facts) if facts.is_file() && !path.starts_with("/dev/") => Ok(Self::File),
+            Ok(_) => Ok(Self::Stream),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let is_folder = path.ends_with('/') || Kind::of_path(path).is_none();
+                Ok(if is_folder { Self::Folder } else { Self::File })
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
 impl Placement {
     /// Opens a place for a new file. `extension`: of part files in a folder.
     ///
@@ -43,10 +72,9 @@ impl Placement {
     pub(super) fn open(path: &str, extension: &str, overwrite: bool) -> Result<Self, Error> {
         let failed = |error: io::Error| unwritable(path, &error);
         let target = Path::new(path);
-        let is_folder = match fs::metadata(target) {
-            Ok(facts) if facts.is_dir() => true,
-            // What stands below /dev is somebody's standard output, also if that is a file.
-            Ok(facts) if facts.is_file() && !path.starts_with("/dev/") => {
+        let is_folder = match Place::of(path).map_err(failed)? {
+            Place::Folder => true,
+            Place::File if target.exists() => {
                 if path.ends_with('/') || Kind::of_path(path).is_none() && !overwrite {
                     let reason = io::Error::from(io::ErrorKind::NotADirectory);
                     return Err(unwritable(path, &reason).hint(
@@ -58,14 +86,11 @@ impl Placement {
                 }
                 false
             }
-            Ok(_) => {
+            Place::File => false,
+            Place::Stream => {
                 let kind = Target::Stream(target.to_path_buf());
                 return Ok(Self { kind, shown: path.to_owned(), parts: None, is_kept: false });
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                path.ends_with('/') || Kind::of_path(path).is_none()
-            }
-            Err(error) => return Err(failed(error)),
         };
         if is_folder {
             let parts = Parts::new(target, extension);

@@ -25,7 +25,7 @@ use super::stdio::no_sink;
 use super::{
     CancelToken, Connector, Lines, Position, Read, ReadRequest, Sink, Source, SplitBatch, SplitReader,
 };
-use crate::catalog::{Options, Table, TableFacts, TableStatistics};
+use crate::catalog::{Options, ReadRecovery, Table, TableFacts, TableRecovery, TableStatistics};
 use crate::error::{Error, code};
 use crate::stream::Watermark;
 
@@ -332,6 +332,11 @@ impl Connector for Streams {
     fn statistics(&self, table: &Table) -> TableStatistics {
         let has_several_splits = self.hub(&table.options).is_ok_and(|hub| hub.splits() > 1);
         TableStatistics { has_several_splits, ..TableStatistics::default() }
+    }
+
+    /// Nobody can give again what was read.
+    fn recovery(&self, _table: &Table) -> TableRecovery {
+        TableRecovery { read: ReadRecovery::Lost, ..TableRecovery::default() }
     }
 
     fn source(&self, table: &Table, request: &ReadRequest) -> Result<Box<dyn Source>, Error> {

@@ -42,6 +42,7 @@ use self::emission::Emissions;
 use self::late::{Carried, Late};
 use super::bind::Session;
 use super::emit::EmitNode;
+use super::guarantee::guarantee;
 use super::late::LateNode;
 use super::lint;
 use super::pattern::PatternNode;
@@ -80,6 +81,9 @@ pub(super) fn lower(
         lowering.lint();
     }
     lowering.late_sinks()?;
+    if session.lints_tables {
+        lowering.plan.guarantee = guarantee(&lowering.plan, session.connectors.as_ref());
+    }
     Ok(lowering.plan)
 }
 

@@ -17,7 +17,8 @@ use datafusion_expr::{Expr, lit};
 
 use super::Jobs;
 use crate::catalog::{
-    Column, ColumnKind, NullTime, Options, SYSTEM_CONNECTOR, SYSTEM_EVERY, Table, TableFacts, WatermarkSpec,
+    Column, ColumnKind, NullTime, Options, ReadRecovery, SYSTEM_CONNECTOR, SYSTEM_EVERY, Table, TableFacts,
+    TableRecovery, WatermarkSpec,
 };
 use crate::connector::{
     Connector, INGESTION_TIME, Lines, Position, Read, ReadRequest, Sink, Source, SplitBatch, SplitReader,
@@ -131,6 +132,11 @@ impl Connector for SystemTables {
             INGESTION_TIME,
             DataType::Timestamp(arrow::datatypes::TimeUnit::Millisecond, Some("UTC".into())),
         )]
+    }
+
+    /// Nobody can give again what was read.
+    fn recovery(&self, _table: &Table) -> TableRecovery {
+        TableRecovery { read: ReadRecovery::Lost, ..TableRecovery::default() }
     }
 
     fn source(&self, table: &Table, request: &ReadRequest) -> Result<Box<dyn Source>, Error> {
