@@ -5,7 +5,7 @@
 //!
 //! Invariant: nothing here knows files, or when a checkpoint is taken. Columns are shared, not copied.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Cursor;
 use std::sync::Arc;
 use std::time::Instant;
@@ -154,6 +154,11 @@ impl StateWriter {
 /// Columns as a batch, by place.
 pub(super) fn batch(columns: Vec<ArrayRef>) -> Result<RecordBatch, Error> {
     let rows = columns.first().map_or(0, |column| column.len());
+    batch_of(columns, rows)
+}
+
+/// So many rows of columns, by place; also of none.
+pub(super) fn batch_of(columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, Error> {
     let field =
         |(place, column): (usize, &ArrayRef)| Field::new(place.to_string(), column.data_type().clone(), true);
     let schema = Schema::new(columns.iter().enumerate().map(field).collect::<Vec<_>>());
@@ -249,6 +254,13 @@ impl StateReader {
         let result = read(self);
         self.scope.truncate(length);
         result
+    }
+
+    /// What follows `prefix` in the names of the tables that begin with it, each once, in order.
+    pub fn names(&self, prefix: &str) -> BTreeSet<String> {
+        let prefix = format!("{}{prefix}", self.scope);
+        let names = self.parts.iter().flat_map(|part| part.tables.keys());
+        names.filter_map(|name| name.strip_prefix(&prefix)).map(str::to_owned).collect()
     }
 
     /// The rows of a table that are this subtask's, in the order in which they were kept, as one batch; `None`: nobody

@@ -11,6 +11,7 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
 use super::GroupKeys;
+use super::chunks::Chunks;
 use crate::error::Error;
 use crate::operator::evaluate::arrow_failure;
 
@@ -28,7 +29,7 @@ pub(super) struct One {
     width: usize,
     /// Beside its number each key itself: a look-up reads one place of memory.
     table: HashTable<(u64, u32)>,
-    keys: Vec<u64>,
+    keys: Chunks,
     /// The group of NULL.
     null: Option<u32>,
     hasher: FixedState,
@@ -40,7 +41,7 @@ impl One {
             data_type,
             width,
             table: HashTable::new(),
-            keys: Vec::new(),
+            keys: Chunks::default(),
             null: None,
             hasher: FixedState::default(),
         }
@@ -80,6 +81,17 @@ impl One {
         });
         number as usize
     }
+
+    /// The keys of the groups from `first` on.
+    fn column(&self, first: usize, keys: ScalarBuffer<u64>) -> Result<ArrayRef, Error> {
+        let null =
+            self.null.map(|null| null as usize).filter(|null| (first..first + keys.len()).contains(null));
+        let valid = null.map(|null| (first..first + keys.len()).map(|group| group != null).collect());
+        match self.width {
+            8 => array(&self.data_type, keys.len(), keys.into_inner(), valid.map(NullBuffer::new)),
+            width => column(&self.data_type, width, keys.iter().map(|key| u128::from(*key)), valid),
+        }
+    }
 }
 
 impl GroupKeys for One {
@@ -102,13 +114,16 @@ impl GroupKeys for One {
     }
 
     fn size(&self) -> usize {
-        self.table.capacity() * size_of::<(u64, u32)>() + self.keys.capacity() * 8
+        self.table.capacity() * size_of::<(u64, u32)>() + self.keys.size()
     }
 
     fn columns(&self) -> Result<Vec<ArrayRef>, Error> {
-        let keys = self.keys.iter().map(|key| u128::from(*key));
-        let nulls = self.null.map(|null| (0..self.keys.len()).map(|group| group != null as usize).collect());
-        Ok(vec![column(&self.data_type, self.width, keys, nulls)?])
+        Ok(vec![self.column(0, self.keys.to_vec().into())?])
+    }
+
+    fn pieces(&self) -> Result<Vec<Vec<ArrayRef>>, Error> {
+        let pieces = self.keys.pieces().into_iter();
+        pieces.map(|(first, keys)| Ok(vec![self.column(first, keys)?])).collect()
     }
 
     fn into_columns(self: Box<Self>) -> Result<Vec<ArrayRef>, Error> {
@@ -317,6 +332,16 @@ pub(in crate::operator) fn column(
         8 => Buffer::from_iter(keys.map(|key| key as u64)),
         _ => Buffer::from_iter(keys.map(|key| key as i128)),
     };
+    array(data_type, len, buffer, nulls)
+}
+
+/// A column of `len` values that lie in a buffer.
+fn array(
+    data_type: &DataType,
+    len: usize,
+    buffer: Buffer,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef, Error> {
     let data = ArrayData::builder(data_type.clone()).len(len).add_buffer(buffer).nulls(nulls).build();
     Ok(make_array(data.map_err(|error| arrow_failure(&error))?))
 }

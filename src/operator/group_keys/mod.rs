@@ -9,6 +9,7 @@
 //! come and go have [`super::keys`].
 
 mod bytes;
+mod chunks;
 mod encoded;
 mod fixed;
 
@@ -38,6 +39,15 @@ pub(super) trait GroupKeys: Send {
     /// # Errors
     /// An internal error if the keys can't be decoded.
     fn columns(&self) -> Result<Vec<ArrayRef>, Error>;
+
+    /// As `columns`, in pieces of some groups each, one piece at least. What does not change any more is shared, not
+    /// copied.
+    ///
+    /// # Errors
+    /// An internal error if the keys can't be decoded.
+    fn pieces(&self) -> Result<Vec<Vec<ArrayRef>>, Error> {
+        Ok(vec![self.columns()?])
+    }
 
     /// As `columns`; buffers are moved where that can be.
     ///

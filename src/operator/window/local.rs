@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, UInt32Array, UInt64Array};
 use arrow::compute::{concat, take};
 use arrow::datatypes::{Int64Type, SchemaRef, UInt64Type};
 use arrow::record_batch::RecordBatch;
@@ -10,7 +10,7 @@ use arrow::record_batch::RecordBatch;
 use super::placed_rows;
 use super::placement::{PartKey, Placer};
 use super::recipe::{Recipe, Rows};
-use super::results::{constant, numbers};
+use super::results::constant;
 use super::table::{Sealed, Table};
 use crate::error::Error;
 use crate::operator::evaluate::{arrow_failure, failure};
@@ -64,7 +64,7 @@ impl LocalAggregate {
     fn columns(key: PartKey, sealed: Sealed) -> Vec<ArrayRef> {
         let mut columns = vec![constant(key.start, sealed.groups)];
         columns.extend(sealed.keys);
-        columns.push(numbers(sealed.first_rows));
+        columns.push(Arc::new(UInt64Array::new(sealed.first_rows, None)));
         columns.push(constant(key.end, sealed.groups));
         columns.extend(sealed.states.into_iter().flatten());
         columns
@@ -222,7 +222,7 @@ pub(super) fn parts(recipe: &Recipe, batch: &RecordBatch) -> Result<Vec<(PartKey
         let sealed = Sealed {
             groups: run.len(),
             keys: columns[1..=groups].iter().map(slice).collect(),
-            first_rows: first_rows[from..from + run.len()].to_vec(),
+            first_rows: first_rows.slice(from, run.len()),
             states: recipe
                 .calls
                 .iter()

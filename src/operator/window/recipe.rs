@@ -14,6 +14,7 @@ use datafusion_physical_expr::expressions::{Column, Literal};
 
 use super::steady::{Steady, is_unsteady};
 use crate::error::Error;
+use crate::operator::BATCH_ROWS;
 use crate::operator::evaluate::{arrow_failure, evaluate, evaluate_condition, failure, one_nan_and_zero};
 use crate::plan::{ExprRef, WindowAggregateNode, grouping_id, grouping_id_type};
 
@@ -70,6 +71,30 @@ impl Call {
             return Ok(Box::new(GroupsAccumulatorAdapter::new(steady)));
         }
         Ok(Box::new(GroupsAccumulatorAdapter::new(move || function.create_accumulator())))
+    }
+}
+
+impl Call {
+    /// Accumulators with these states, group by group.
+    pub(super) fn accumulator_of(
+        &self,
+        state: &[ArrayRef],
+        groups: usize,
+    ) -> Result<Box<dyn GroupsAccumulator>, Error> {
+        let mut accumulator = self.accumulator()?;
+        // In pieces, so that the numbers of groups take little memory; but others go through all groups each time.
+        let piece = if self.is_native { BATCH_ROWS } else { groups.max(1) };
+        let mut ids: Vec<usize> = (0..groups.min(piece)).collect();
+        for from in (0..groups).step_by(piece) {
+            if from > 0 {
+                ids.iter_mut().for_each(|id| *id += piece);
+            }
+            let many = piece.min(groups - from);
+            ids.truncate(many);
+            let state: Vec<ArrayRef> = state.iter().map(|column| column.slice(from, many)).collect();
+            accumulator.merge_batch(&state, &ids, groups).map_err(failure)?;
+        }
+        Ok(accumulator)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Groups and their accumulators: a key table of one slice or window, and its sealed form.
 
 use arrow::array::{Array, ArrayRef, UInt32Array};
+use arrow::buffer::ScalarBuffer;
 use arrow::compute::take;
 use datafusion_expr::{EmitTo, GroupsAccumulator};
 
@@ -28,7 +29,7 @@ pub(super) struct Sealed {
     pub(super) groups: usize,
     /// Keys, then the grouping id if there is one.
     pub(super) keys: Vec<ArrayRef>,
-    pub(super) first_rows: Vec<u64>,
+    pub(super) first_rows: ScalarBuffer<u64>,
     /// For each aggregate its state columns.
     pub(super) states: Vec<Vec<ArrayRef>>,
 }
@@ -154,7 +155,7 @@ impl Table {
         let groups = self.len();
         if let Some(first_rows) = &mut self.first_rows {
             first_rows.resize(groups, u64::MAX);
-            for (id, first_row) in ids.iter().zip(&sealed.first_rows) {
+            for (id, first_row) in ids.iter().zip(sealed.first_rows.iter()) {
                 first_rows[*id] = first_rows[*id].min(*first_row);
             }
         }
@@ -173,25 +174,36 @@ impl Table {
             .iter_mut()
             .map(|accumulator| accumulator.state(EmitTo::All).map_err(failure))
             .collect::<Result<_, _>>()?;
-        let first_rows = self.first_rows.take().unwrap_or_default();
+        let first_rows = self.first_rows.take().unwrap_or_default().into();
         Ok(Sealed { groups, keys, first_rows, states })
     }
 
-    /// The same as [`Table::seal`] of a table that goes on.
-    pub(super) fn copy(&mut self, recipe: &Recipe) -> Result<Sealed, Error> {
+    /// The same as [`Table::seal`] of a table that goes on, in pieces. What has to be copied are the accumulators, and
+    /// when the groups were first seen.
+    pub(super) fn share(&mut self, recipe: &Recipe) -> Result<Vec<Sealed>, Error> {
         let groups = self.len();
-        let keys = self.groups.as_ref().map_or(Ok(Vec::new()), |groups| groups.columns())?;
-        let ids: Vec<usize> = (0..groups).collect();
         let mut states = Vec::with_capacity(recipe.calls.len());
         for (call, accumulator) in recipe.calls.iter().zip(&mut self.accumulators) {
             // A state is given up when it is given.
             let state = accumulator.state(EmitTo::All).map_err(failure)?;
-            let mut again = call.accumulator()?;
-            again.merge_batch(&state, &ids, groups).map_err(failure)?;
-            *accumulator = again;
+            *accumulator = call.accumulator_of(&state, groups)?;
             states.push(state);
         }
-        Ok(Sealed { groups, keys, first_rows: self.first_rows.clone().unwrap_or_default(), states })
+        let whole = Sealed {
+            groups,
+            keys: Vec::new(),
+            first_rows: self.first_rows.clone().unwrap_or_default().into(),
+            states,
+        };
+        let Some(keys) = &self.groups else { return Ok(vec![whole]) };
+        let mut from = 0;
+        let piece = |keys: Vec<ArrayRef>| {
+            let groups = keys.first().map_or(0, |keys| keys.len());
+            let piece = Sealed { keys, ..whole.slice(from, groups) };
+            from += groups;
+            piece
+        };
+        Ok(keys.pieces()?.into_iter().map(piece).collect())
     }
 
     /// Takes the results.
@@ -214,13 +226,25 @@ impl Table {
 }
 
 impl Sealed {
+    /// Some of the groups.
+    fn slice(&self, from: usize, groups: usize) -> Self {
+        let slice = |column: &ArrayRef| column.slice(from, groups);
+        Self {
+            groups,
+            keys: self.keys.iter().map(slice).collect(),
+            first_rows: match self.first_rows.is_empty() {
+                true => ScalarBuffer::default(),
+                false => self.first_rows.slice(from, groups),
+            },
+            states: self.states.iter().map(|state| state.iter().map(slice).collect()).collect(),
+        }
+    }
+
     /// The results of the groups, which stay as they are.
     pub(super) fn results(&self, recipe: &Recipe) -> Result<Results, Error> {
-        let ids: Vec<usize> = (0..self.groups).collect();
         let mut columns = self.keys.clone();
         for (call, state) in recipe.calls.iter().zip(&self.states) {
-            let mut accumulator = call.accumulator()?;
-            accumulator.merge_batch(state, &ids, self.groups).map_err(failure)?;
+            let mut accumulator = call.accumulator_of(state, self.groups)?;
             columns.push(accumulator.evaluate(EmitTo::All).map_err(failure)?);
         }
         Ok((self.groups, in_order(columns, &self.first_rows)?))

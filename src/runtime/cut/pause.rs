@@ -50,9 +50,11 @@ enum Phase {
 /// A task, as whoever cuts the job sees it.
 #[derive(Default)]
 struct Part {
-    /// What it told last; of a task that is over, for ever.
+    /// What it told; of a task that is over, for ever.
     cut: Option<Result<TaskCut, Error>>,
     is_over: bool,
+    /// It writes a table.
+    has_sink: bool,
     /// Its sink is to make visible what was prepared.
     is_to_commit: bool,
     /// The sink of a task that is over.
@@ -197,7 +199,13 @@ impl Pause {
             state = self.wait(state);
         }
         // Before anybody goes on: who comes to his end then tells of another moment.
-        let told = state.tasks.iter().map(|part| part.cut.clone().unwrap_or_else(|| Ok(TaskCut::default())));
+        let told = state.tasks.iter_mut().map(|part| {
+            // Nobody but the caller holds what the others told: it goes when it is written, and not in the next cut.
+            let cut = if part.is_over { part.cut.clone() } else { part.cut.take() };
+            let cut = cut.unwrap_or_else(|| Ok(TaskCut::default()));
+            part.has_sink = matches!(&cut, Ok(cut) if cut.sink.is_some());
+            cut
+        });
         let tasks = told.collect::<Result<_, Error>>();
         let pause = begun.elapsed();
         self.turn_to(&mut state, Phase::Work);
@@ -219,10 +227,7 @@ impl Pause {
         for part in &mut state.tasks {
             match &mut part.sink {
                 Some(sink) => sink.commit()?,
-                None => {
-                    let has_sink = matches!(&part.cut, Some(Ok(cut)) if cut.sink.is_some());
-                    part.is_to_commit = has_sink && !part.is_over;
-                }
+                None => part.is_to_commit = part.has_sink && !part.is_over,
             }
         }
         self.turn_to(&mut state, Phase::Work);

@@ -131,7 +131,12 @@ impl SessionAggregate {
         let keys = [session].into_iter().chain(columns.by_ref().take(keys)).collect();
         let calls = self.recipe.calls.iter();
         let own = calls.map(|call| columns.by_ref().take(call.state_columns).collect()).collect();
-        Ok(Sealed { groups: states.len(), keys, first_rows: self.states.arrivals(states), states: own })
+        Ok(Sealed {
+            groups: states.len(),
+            keys,
+            first_rows: self.states.arrivals(states).into(),
+            states: own,
+        })
     }
 
     /// The keys of sessions that are one group each, for the session that each of `of` is.
@@ -216,8 +221,8 @@ impl SessionAggregate {
         for session in &mut sessions {
             (session.rows, session.states) = Default::default();
         }
-        for (index, first_row) in of.iter().zip(sealed.first_rows) {
-            self.states.link(&mut sessions[*index as usize].states, first_row)?;
+        for (index, first_row) in of.iter().zip(sealed.first_rows.iter()) {
+            self.states.link(&mut sessions[*index as usize].states, *first_row)?;
         }
         self.states.append(keys.into_iter().chain(sealed.states.into_iter().flatten()).collect())
     }
