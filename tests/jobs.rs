@@ -184,6 +184,45 @@ fn a_name_is_that_of_the_job_that_runs() {
 }
 
 #[test]
+fn a_job_with_checkpoints_is_stopped_behind_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = |start: &str| {
+        format!(
+            "SET 'execution.checkpoint.dir' = '{0}/state'; SET 'execution.parallelism' = '2';
+             CREATE TABLE numbers (n BIGINT)
+             WITH ('connector' = 'datagen', 'rows-per-second' = '1000', 'fields.n.kind' = 'sequence');
+             CREATE TABLE copies (n BIGINT) WITH ('connector' = 'filesystem', 'path' = '{0}/copies', 'format' = 'json');
+             {start}",
+            folder.path().display()
+        )
+    };
+    let mut world = World::new();
+    let job = world.insert(&script("INSERT INTO copies SELECT n FROM numbers"));
+    wait_for_rows(&job, 3);
+    let stop = world.session.parse("test", "STOP JOB copies").unwrap();
+    let Outcome::Done(said) = world.session.execute(&stop[0]).unwrap() else { panic!() };
+    assert!(said.contains("behind its checkpoint"), "{said}");
+    assert!(job.is_suspended() && job.state() == JobState::Stopped);
+    // And so is one whose session ends.
+    let mut world = World::new();
+    world.session.set_checkpoint_start(tidegate::runtime::CheckpointStart::Newest);
+    let job = world.insert(&script("INSERT INTO copies SELECT n FROM numbers"));
+    drop(world);
+    assert!(job.is_suspended());
+    let rows: Vec<String> = std::fs::read_dir(folder.path().join("copies"))
+        .unwrap()
+        .flat_map(|file| {
+            let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+            text.lines().map(str::to_owned).collect::<Vec<_>>()
+        })
+        .collect();
+    let mut different = rows.clone();
+    different.sort();
+    different.dedup();
+    assert!(!rows.is_empty() && rows.len() == different.len(), "each row once");
+}
+
+#[test]
 fn a_query_has_a_job_that_others_can_end() {
     let mut world = World::new();
     let statements = world.session.parse("test", "SELECT n FROM ticks").unwrap();

@@ -127,12 +127,14 @@ impl Drop for OwnJobs {
         // Whoever holds the handle of a query goes on with it.
         let running: Vec<_> =
             jobs.iter().filter(|job| !job.tables().is_empty() && !job.state().is_over()).collect();
-        running.iter().for_each(|job| job.stop());
+        running.iter().for_each(|job| job.suspend());
         let clock = SystemClock::default();
         for job in running {
             // A sink that hangs in the system is not waited for.
             let waited = Duration::from_micros(clock.elapsed_us().unsigned_abs());
-            let _ = job.wait_for(GRACE.saturating_sub(waited));
+            if job.wait_for(GRACE.saturating_sub(waited)).is_none() {
+                job.stop();
+            }
         }
     }
 }
@@ -238,7 +240,7 @@ impl Jobs {
         Ok((self.job(Some(key))?.handle, self.find(Some(key))?))
     }
 
-    /// Ends a job and waits for that; says what was done. Whoever takes the rows of a query waits for it himself.
+    /// Ends a job, behind a checkpoint if it takes some, and waits for that; says what was done. Whoever takes the rows of a query waits for it himself.
     pub(super) fn stop(&self, key: &Key, drain: bool) -> Result<String, Error> {
         let job = self.job(Some(key))?.handle;
         let named = format!("job {} ({})", job.number(), job.name());
@@ -248,18 +250,25 @@ impl Jobs {
         if drain {
             job.drain()
         } else {
-            job.stop()
+            job.suspend()
         }
         if job.tables().is_empty() {
             return Ok(format!("{named} is {}", job.state().name()));
         }
-        match if drain { Some(job.wait()) } else { job.wait_for(GRACE) } {
+        // A checkpoint takes the time that it takes.
+        let is_waited_for = drain || job.checkpoints().is_some();
+        match if is_waited_for { Some(job.wait()) } else { job.wait_for(GRACE) } {
             Some(Ok(summary)) => {
                 let done = if drain { "drained" } else { "finished" };
                 Ok(format!("{done} {named}: {} rows in, {} rows out", summary.rows_in, summary.rows_out))
             }
             Some(Err(error)) if error.phase() != Phase::Interrupted => Err(error),
-            Some(Err(_)) => Ok(format!("stopped {named}")),
+            Some(Err(_)) => match job.checkpoints().filter(|status| status.is_suspended) {
+                Some(CheckpointStatus { last: Some(last), .. }) => {
+                    Ok(format!("stopped {named} behind its checkpoint {last}"))
+                }
+                _ => Ok(format!("stopped {named}")),
+            },
             None => Ok(format!("{named} was told to stop and still cleans up")),
         }
     }
