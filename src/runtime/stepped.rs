@@ -120,7 +120,8 @@ impl Stepped {
         resumes: Option<&JobCut>,
     ) -> Result<Self, Error> {
         let stops = Stops::default();
-        let graph = graph::build(plan, connectors, options, &stops, resumes)?;
+        let mut graph = graph::build(plan, connectors, options, &stops, resumes)?;
+        super::task::limit_memory(&mut graph.tasks, &options.memory);
         let left = |number: usize| resumes.and_then(|cut| cut.tasks.get(number)).filter(|cut| cut.is_closed);
         let slot = |(number, task): (usize, Task)| match left(number) {
             None => Slot::Runs(Box::new(task)),

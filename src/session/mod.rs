@@ -30,7 +30,7 @@ use crate::connector::Connectors;
 use crate::connector::stream::Streams;
 use crate::error::{Error, Place, SourceText, Span, code};
 use crate::plan::{Lint, Planner, StreamPlan};
-use crate::runtime::{CheckpointStart, Job, JobClock, JobOptions, RunningJob};
+use crate::runtime::{CheckpointStart, Job, JobClock, JobOptions, MemoryLimit, RunningJob, StateMemory};
 use crate::sql::{self, CreateTable, CreateView, Drop, Explain, Show, SpannedStatement, Statement};
 use crate::stream::{Clock, micros};
 
@@ -100,6 +100,8 @@ pub struct Session {
     functions: Functions,
     /// From where jobs begin that have checkpoints.
     checkpoint_start: CheckpointStart,
+    /// What the state of its jobs takes.
+    memory: Arc<StateMemory>,
 }
 
 impl Default for Session {
@@ -134,6 +136,7 @@ impl Session {
             streams,
             functions: Functions::default(),
             checkpoint_start: CheckpointStart::Anew,
+            memory: Arc::default(),
         };
         session.settings_changed();
         session
@@ -337,6 +340,11 @@ impl Session {
             latency_interval: self.settings.latency_interval(),
             latency_granularity: self.settings.latency_granularity(),
             clock: self.clock.clone(),
+            memory: MemoryLimit {
+                memory: Arc::clone(&self.memory),
+                bytes: self.settings.state_memory_limit(),
+                folder: self.settings.state_spill_dir(),
+            },
             ..JobOptions::default()
         }
     }
