@@ -51,6 +51,24 @@ fn generated(case: &str) -> Vec<(&'static str, String)> {
             }
             vec![("a.json", text.clone()), ("b.json", text)]
         }
+        // Windows of keys that never come again.
+        "B073" => {
+            for window in 0..200 {
+                for key in 0..250 {
+                    let second = key / 5;
+                    let time = format!("{:02}:{:02}:{second:02}", 9 + window / 60, window % 60);
+                    let key = window * 250 + key;
+                    line_of(&mut text, &format!("{{\"k\":{key},\"v\":1,\"ts\":\"2024-05-01 {time}\"}}"));
+                }
+            }
+            vec![("in.json", text)]
+        }
+        "B075" => {
+            for key in 0..40_000 {
+                line_of(&mut text, &format!("{{\"k\":{key},\"v\":1,\"ts\":\"2024-05-01 09:00:00\"}}"));
+            }
+            vec![("in.json", text)]
+        }
         // One bad line among 10,000, just after the first 8,192.
         "B055" => {
             for line in 1..=10_000 {

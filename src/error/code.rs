@@ -115,6 +115,8 @@ pub const TIMED_OUT: Code = Code("R009");
 /// Something was pushed into a stream that it can't take: after its end, a watermark that goes back, rows that
 /// nobody reads.
 pub const STREAM_MISUSE: Code = Code("R011");
+/// The state of the jobs has come to the limit on its memory.
+pub const STATE_LIMIT: Code = Code("R012");
 /// A checkpoint that is missing where one was asked for.
 pub const NO_CHECKPOINT: Code = Code("K001");
 /// A checkpoint that is torn, or written by something else.

@@ -1,9 +1,13 @@
 //! Watches an operator: what every one of them promises is checked here, not inside each.
 
+use std::sync::Arc;
+
 use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
 
 use super::{
-    KeyFilter, OpenWindow, Operator, OperatorState, Output, RowCounts, StateReader, StateSize, StateWriter,
+    KeyFilter, OpenWindow, Operator, OperatorState, Output, RowCounts, SpillStore, Spilled, SpilledRows,
+    StateReader, StateSize, StateWriter, read_table, write_table,
 };
 use crate::error::{Error, code};
 use crate::stream::{RowKind, StreamBatch, StreamElement, Watermark};
@@ -15,7 +19,7 @@ use crate::stream::{RowKind, StreamBatch, StreamElement, Watermark};
 /// watermarks fall inside a batch, if one half of an update comes without the other, or if the counts don't add up to the rows that came in.
 ///
 /// Now and then the operator is replaced by a new one that takes up its state, by way of the bytes of a checkpoint: so
-/// all tests of what operators do are tests of that, too.
+/// all tests of what operators do are tests of that, too. And now and then it has to put away what it can.
 pub(super) struct Checked {
     operator: Box<dyn Operator>,
     again: Box<dyn Fn() -> Result<Box<dyn Operator>, Error> + Send>,
@@ -23,6 +27,7 @@ pub(super) struct Checked {
     /// Calls so far, and the number of the one after which the operator is replaced next.
     calls: u64,
     replaced_at: u64,
+    turns: u64,
     schema: SchemaRef,
     rows_in: u64,
     counts: RowCounts,
@@ -43,6 +48,7 @@ impl Checked {
             opened_us: None,
             calls: 0,
             replaced_at: 1,
+            turns: 0,
             schema: schema.clone(),
             rows_in: 0,
             counts: RowCounts::default(),
@@ -85,9 +91,29 @@ impl Checked {
         // Often at first, then ever more seldom, as the state grows.
         if self.calls >= self.replaced_at {
             self.replaced_at = self.calls + 1 + self.calls / 4;
-            self.replace(&mut out.counts)?;
+            self.turns += 1;
+            match self.turns % 4 {
+                1 => self.replace(&mut out.counts)?,
+                2 => self.put_away()?,
+                3 => {
+                    self.put_away()?;
+                    self.replace(&mut out.counts)?;
+                }
+                _ => {}
+            }
         }
         Ok(())
+    }
+
+    /// Has the operator put away what it can.
+    fn put_away(&mut self) -> Result<(), Error> {
+        let before = self.operator.state();
+        self.operator.spill(usize::MAX, &Put)?;
+        let after = self.operator.state();
+        match (before.windows, before.rows) == (after.windows, after.rows) {
+            true => Ok(()),
+            false => Err(self.wrong(format_args!("put away, its state was {before:?} and is {after:?}"))),
+        }
     }
 
     /// Puts a new operator with the same state in the place of the operator.
@@ -162,6 +188,32 @@ impl Checked {
             return Err(self.wrong(format_args!("{rows_in} rows in, but {:?}", self.counts)));
         }
         Ok(())
+    }
+}
+
+/// Rows that are put away as bytes.
+#[derive(Debug)]
+struct Put;
+
+#[derive(Debug)]
+struct PutRows(Vec<u8>);
+
+impl SpillStore for Put {
+    fn put(&self, rows: &mut dyn Iterator<Item = RecordBatch>) -> Result<Arc<dyn Spilled>, Error> {
+        let (rows, mut bytes): (Vec<_>, _) = (rows.collect(), Vec::new());
+        let first = rows.first().ok_or_else(|| Error::internal("Checked", "nothing is put away"))?;
+        write_table(&first.schema(), &[], &rows, &mut bytes)?;
+        Ok(Arc::new(PutRows(bytes)))
+    }
+}
+
+impl Spilled for PutRows {
+    fn bytes(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn rows(&self) -> Result<SpilledRows, Error> {
+        Ok(Box::new(read_table(&mut self.0.as_slice())?.1.into_iter().map(Ok)))
     }
 }
 
@@ -241,6 +293,14 @@ impl Operator for Checked {
         let RowCounts { used, late, null_time, future, filtered, held, partly_late: _ } = *counts;
         self.rows_in = used + late + null_time + future + filtered + held;
         Ok(())
+    }
+
+    fn spill(&mut self, wanted: usize, store: &dyn SpillStore) -> Result<usize, Error> {
+        self.operator.spill(wanted, store)
+    }
+
+    fn spilled(&self) -> u64 {
+        self.operator.spilled()
     }
 
     fn state(&self) -> StateSize {

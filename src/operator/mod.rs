@@ -21,6 +21,7 @@ mod normalize;
 mod over;
 mod pattern;
 mod sort;
+mod spill;
 pub(crate) mod spread;
 mod state;
 mod store;
@@ -43,6 +44,7 @@ use crate::plan::{Operation, PlanNode, WindowKind};
 use crate::stream::{StreamBatch, StreamElement, Watermark};
 
 pub(crate) use join::LookupTable;
+pub use spill::{SpillStore, Spilled, SpilledRows};
 pub use state::{OperatorState, StateReader, StateWriter};
 pub(crate) use state::{read_table, write_table};
 
@@ -226,6 +228,20 @@ pub trait Operator: Send {
     /// # Errors
     /// `K002` if the state does not fit together.
     fn restore(&mut self, state: &mut StateReader, counts: &mut RowCounts) -> Result<(), Error>;
+
+    /// Puts what it will not need soon away, until that gave up `wanted` bytes of memory or there is no more of it; the
+    /// bytes. `usize::MAX`: all that it can, needed soon or not. What it gives afterwards is the same.
+    ///
+    /// # Errors
+    /// `F003` if there is no room for it.
+    fn spill(&mut self, _wanted: usize, _store: &dyn SpillStore) -> Result<usize, Error> {
+        Ok(0)
+    }
+
+    /// Bytes that it has put away now.
+    fn spilled(&self) -> u64 {
+        0
+    }
 
     /// Rows, keys and bytes that it keeps now.
     fn state(&self) -> StateSize {

@@ -20,6 +20,7 @@ use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use arrow::record_batch::RecordBatch;
 
+use super::Spilled;
 use super::spread::{hash_keys, subtask_of};
 use crate::error::{Error, code};
 use crate::stream::now;
@@ -47,7 +48,17 @@ pub struct OperatorState {
 #[derive(Debug, Clone)]
 struct StateTable {
     rows: Vec<RecordBatch>,
+    /// More rows, which were put away.
+    spilled: Option<Arc<dyn Spilled>>,
     owner: Owner,
+}
+
+impl StateTable {
+    /// All rows, batch by batch.
+    fn batches(&self) -> Result<impl Iterator<Item = Result<RecordBatch, Error>>, Error> {
+        let spilled = self.spilled.as_ref().map(|spilled| spilled.rows()).transpose()?;
+        Ok(self.rows.iter().cloned().map(Ok).chain(spilled.into_iter().flatten()))
+    }
 }
 
 /// Who has the rows of a table when there is another number of subtasks.
@@ -79,8 +90,13 @@ impl StateWriter {
     /// Keeps rows, all of one schema. `keys`: the places of the columns by which the operator's input is spread over
     /// subtasks, in the exchange's order and types; none: there is one subtask.
     pub fn table(&mut self, name: &str, rows: Vec<RecordBatch>, keys: &[usize]) {
-        let owner = if keys.is_empty() { Owner::First } else { Owner::Keys(keys.to_vec()) };
-        self.add(name, rows, owner);
+        self.add(name, rows, Owner::of_keys(keys));
+    }
+
+    /// Keeps rows that were put away, as [`StateWriter::table`] does others. They are read when the state is written.
+    pub fn spilled(&mut self, name: &str, rows: Arc<dyn Spilled>, keys: &[usize]) {
+        let table = StateTable { rows: Vec::new(), spilled: Some(rows), owner: Owner::of_keys(keys) };
+        self.put(name, table);
     }
 
     /// Keeps columns as [`StateWriter::table`] does rows.
@@ -145,8 +161,12 @@ impl StateWriter {
     }
 
     fn add(&mut self, name: &str, rows: Vec<RecordBatch>, owner: Owner) {
+        self.put(name, StateTable { rows, spilled: None, owner });
+    }
+
+    fn put(&mut self, name: &str, table: StateTable) {
         let name = self.name(name);
-        let before = self.state.tables.insert(name, StateTable { rows, owner });
+        let before = self.state.tables.insert(name, table);
         debug_assert!(before.is_none(), "a table of state has one name");
     }
 }
@@ -395,6 +415,11 @@ fn shifted(rows: &RecordBatch, by: u32) -> Result<RecordBatch, Error> {
 }
 
 fn whole(table: &StateTable) -> Result<RecordBatch, Error> {
+    if table.spilled.is_some() {
+        let rows = table.batches()?.collect::<Result<Vec<_>, _>>()?;
+        let first = rows.first().ok_or_else(|| misfit("a table without a schema"))?;
+        return concat_batches(&first.schema(), &rows).map_err(|error| Error::internal("state", error));
+    }
     match table.rows.as_slice() {
         [] => Err(misfit("a table without a schema")),
         [only] => Ok(only.clone()),
@@ -416,6 +441,11 @@ pub(super) fn misfit(what: impl std::fmt::Display) -> Error {
 }
 
 impl Owner {
+    /// By the columns over whose hash the stream is spread; none: there is one subtask.
+    fn of_keys(keys: &[usize]) -> Self {
+        if keys.is_empty() { Self::First } else { Self::Keys(keys.to_vec()) }
+    }
+
     fn to_text(&self) -> String {
         match self {
             Self::Keys(keys) => {
@@ -453,9 +483,14 @@ impl OperatorState {
     /// An internal error for columns that can't be written.
     pub fn write(&self, into: &mut Vec<u8>) -> Result<(), Error> {
         for (name, table) in &self.tables {
-            let Some(first) = table.rows.first() else { continue };
+            let mut rows = table.batches()?.peekable();
+            let first = match rows.peek() {
+                None => continue,
+                Some(Ok(first)) => first.schema(),
+                Some(Err(error)) => return Err(error.clone()),
+            };
             let about = [(NAME, name.clone()), (OWNER, table.owner.to_text())];
-            write_table(&first.schema(), &about, &table.rows, into)?;
+            write_batches(&first, &about, rows, into)?;
         }
         let names = StringArray::from_iter_values(self.numbers.keys());
         let values = Int64Array::from_iter_values(self.numbers.values().copied());
@@ -497,7 +532,7 @@ impl OperatorState {
             if rows.is_empty() {
                 rows.push(RecordBatch::new_empty(plain));
             }
-            state.tables.insert(name.to_owned(), StateTable { rows, owner });
+            state.tables.insert(name.to_owned(), StateTable { rows, spilled: None, owner });
         }
     }
 }
@@ -508,6 +543,15 @@ pub(crate) fn write_table(
     rows: &[RecordBatch],
     into: &mut Vec<u8>,
 ) -> Result<(), Error> {
+    write_batches(schema, about, rows.iter().cloned().map(Ok), into)
+}
+
+fn write_batches(
+    schema: &SchemaRef,
+    about: &[(&str, String)],
+    rows: impl Iterator<Item = Result<RecordBatch, Error>>,
+    into: &mut Vec<u8>,
+) -> Result<(), Error> {
     let fault = |error: ArrowError| Error::internal("state", error);
     let about: HashMap<String, String> =
         about.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
@@ -516,7 +560,7 @@ pub(crate) fn write_table(
     into.extend_from_slice(&[0; 8]);
     let mut writer = StreamWriter::try_new(&mut *into, &schema).map_err(fault)?;
     for rows in rows {
-        writer.write(rows).map_err(fault)?;
+        writer.write(&rows?).map_err(fault)?;
     }
     writer.finish().map_err(fault)?;
     drop(writer);

@@ -15,9 +15,10 @@ use super::cut::JobCut;
 use super::cut::pause::Pause;
 use super::graph::{self, SourceHandle};
 use super::measure::{JobCells, JobSnapshot, LatencyGranularity};
+use super::memory::MemoryLimit;
 use super::metrics::{JobSummary, OperatorReport, OperatorSummary, TaskReport};
 use super::source::{SplitReaders, SplitStatus};
-use super::task::{PausePoint, Task, all_arrived};
+use super::task::{self, PausePoint, Task, all_arrived};
 use crate::connector::Connectors;
 use crate::error::Error;
 pub(super) use crate::error::panic_text;
@@ -54,6 +55,8 @@ pub struct JobOptions {
     pub clock: JobClock,
     /// Rows that a channel holds before its sender has to wait, ≥ 1; `None`: some batches.
     pub channel_rows: Option<usize>,
+    /// Memory that its state shares with other jobs, and the limit on it.
+    pub memory: MemoryLimit,
     /// Checkpoints that are taken of it; `None`: none.
     pub checkpoints: Option<CheckpointOptions>,
 }
@@ -90,6 +93,7 @@ impl Default for JobOptions {
             seed: 0,
             clock: JobClock::default(),
             channel_rows: None,
+            memory: MemoryLimit::default(),
             checkpoints: None,
         }
     }
@@ -126,6 +130,7 @@ impl Job {
         let restored = restored.flatten();
         let cut = restored.as_ref().map(|restored| &restored.cut);
         let mut graph = graph::build(plan, connectors, options, &stops, cut)?;
+        task::limit_memory(&mut graph.tasks, &options.memory);
         let mut signals: Vec<_> = graph.tasks.iter().map(|task| Arc::clone(&task.signal)).collect();
         let pause = asked.map(|_| Arc::new(Pause::new(signals.clone(), stops.cancel.clone())));
         signals.extend(graph.result.iter().map(|(_, signal)| Arc::clone(signal)));

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::measure::{Activity, Measured, OperatorCell, Recorders, TaskCells, add, bytes_of};
-use crate::operator::{Operator, RowCounts};
+use crate::operator::{Operator, RowCounts, StateSize};
 use crate::stream::{LatencyMarker, StreamBatch, StreamElement, Watermark};
 
 /// How often an operator is asked what it keeps: it may have to go through all of it.
@@ -155,25 +155,30 @@ impl Meter {
         }
     }
 
-    /// Tells what the operator keeps, if it was not told just now, and answers what is asked.
-    pub(super) fn publish(&mut self, operator: &mut dyn Operator, is_urgent: bool) {
+    /// Tells what the operator keeps, if it was not told just now, and answers what is asked. What it keeps, if it was
+    /// asked.
+    pub(super) fn publish(&mut self, operator: &mut dyn Operator, is_urgent: bool) -> Option<StateSize> {
         if !self.is_on {
-            return;
+            return None;
         }
         if let Some((number, filter)) = self.task.questions.since(self.answered) {
             self.answered = number;
             self.cell.answer(number, operator, &filter);
         }
         if !self.is_dirty && !is_urgent {
-            return;
+            return None;
         }
         let now = self.task.clock.now_us();
         if is_urgent || now >= self.published_us.saturating_add(PUBLISH_US) {
             self.published_us = now;
             self.is_dirty = false;
-            self.cell.set_state(operator.state());
+            let size = operator.state();
+            self.cell.set_state(size);
+            self.cell.spilled.store(operator.spilled(), Ordering::Relaxed);
             self.cell.set_windows(operator);
+            return Some(size);
         }
+        None
     }
 
     /// Its histograms, without what is pending.

@@ -19,6 +19,7 @@ mod exchange;
 mod graph;
 mod job;
 mod measure;
+mod memory;
 mod merge;
 mod meter;
 mod metrics;
@@ -44,6 +45,8 @@ pub use measure::{
     ChannelSnapshot, Disorder, DisorderStep, JobSnapshot, LateCounts, LatencyGranularity, LatencySummary,
     OperatorSnapshot, RowTimes, SourceSnapshot, TaskSnapshot,
 };
+#[doc(hidden)]
+pub use memory::{MemoryLimit, StateMemory, machine_memory};
 pub use metrics::{JobSummary, OperatorSummary, RejectedSample};
 pub use source::{SplitState, SplitStatus};
 #[doc(hidden)]

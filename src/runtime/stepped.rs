@@ -130,6 +130,7 @@ impl Stepped {
             _ => None,
         };
         let mut graph = graph::build(plan, connectors, options, &stops, exhausted.as_ref().or(resumes))?;
+        super::task::limit_memory(&mut graph.tasks, &options.memory);
         let slot = |(number, task): (usize, Task)| match graph.left.remove(&number) {
             None => Slot::Runs(Box::new(task)),
             Some(left) => {

@@ -6,11 +6,12 @@ mod cut;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub(super) use self::cut::{LinkShare, Share};
+pub(super) use self::cut::{Inherited, InheritedLink};
 use super::channel::{ChannelProbe, Received, Receiver, Sender, Signal};
 use super::cut::pause::Pause;
 use super::exchange::Outputs;
 use super::measure::{Activity, LatencyRecorder, MarkerClock, TaskCells};
+use super::memory::{JobMemory, MemoryLimit, Share};
 use super::merge::{Inputs, Merge, Merged, Polled};
 use super::meter::Meter;
 use super::metrics::{OperatorReport, TaskReport};
@@ -35,6 +36,8 @@ pub(super) struct Link {
     /// Where its late rows go, if anywhere.
     late: Option<Sender>,
     meter: Meter,
+    /// Its part of the memory of all jobs, if somebody limits that.
+    share: Option<Share>,
 }
 
 /// An operator whose place in a task is not known yet.
@@ -58,7 +61,8 @@ impl LooseLink {
     pub(super) fn at(self, task: &Arc<TaskCells>, place: usize) -> Link {
         let Self { node, operator, late } = self;
         let report = OperatorReport::new(node, operator.name());
-        Link { operator, output: Output::default(), report, said: None, late, meter: Meter::new(task, place) }
+        let meter = Meter::new(task, place);
+        Link { operator, output: Output::default(), report, said: None, late, meter, share: None }
     }
 }
 
@@ -67,6 +71,26 @@ impl Link {
     pub(super) fn open(&mut self, now_us: i64) -> bool {
         self.operator.open(now_us);
         self.operator.next_timer().is_some()
+    }
+
+    /// Lets others see what the operator keeps, now and then, and keeps it to the limit.
+    fn publish(&mut self) -> Result<(), Error> {
+        let size = self.meter.publish(self.operator.as_mut(), false);
+        match &mut self.share {
+            Some(share) => share.watch(self.operator.as_mut(), size, self.report.rows_in),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Has the operators of a job keep to a limit on their memory.
+pub(super) fn limit_memory(tasks: &mut [Task], limit: &MemoryLimit) {
+    if limit.bytes.is_none() {
+        return;
+    }
+    let memory = JobMemory::new(limit);
+    for link in tasks.iter_mut().flat_map(|task| &mut task.chain) {
+        link.share = Some(Share::new(&memory, link.report.node));
     }
 }
 
@@ -199,6 +223,9 @@ pub(super) struct Task {
 pub(super) struct TaskProgress {
     /// The last watermark of the merged input before its end.
     watermark: Option<Watermark>,
+    /// The last watermark that its operators were given, and the one to which they come yet.
+    given: Watermark,
+    coming: Option<Watermark>,
     /// By the job's clock.
     flushed_us: i64,
     ended: bool,
@@ -209,7 +236,8 @@ pub(super) struct TaskProgress {
 impl TaskProgress {
     /// Of a task that begins now.
     pub(super) fn new(now_us: i64) -> Self {
-        Self { watermark: None, flushed_us: now_us, ended: false, is_closed: false }
+        let given = Watermark(i64::MIN);
+        Self { watermark: None, given, coming: None, flushed_us: now_us, ended: false, is_closed: false }
     }
 }
 
@@ -239,7 +267,10 @@ impl Task {
             match self.step(cancel)? {
                 Worked::Done => {}
                 Worked::Full => self.sleep(Activity::BackPressured, LONGEST_SLEEP),
-                Worked::Waiting => self.sleep(Activity::Idle, self.longest_nap()),
+                Worked::Waiting => {
+                    self.sleep(Activity::Idle, self.longest_nap());
+                    self.keep_to_limit()?;
+                }
                 Worked::Over => return Ok(()),
             }
         }
@@ -266,6 +297,16 @@ impl Task {
             }
             self.cells.clock.turn_to(Activity::Idle);
             pause.take_part(*task, has_worked, || self.cut());
+        }
+        Ok(())
+    }
+
+    /// Has operators put state away for the sake of others.
+    fn keep_to_limit(&mut self) -> Result<(), Error> {
+        let shares =
+            self.chain.iter_mut().filter_map(|link| Some((link.share.as_mut()?, &mut link.operator)));
+        for (share, operator) in shares {
+            share.watch_idle(operator.as_mut())?;
         }
         Ok(())
     }
@@ -309,6 +350,11 @@ impl Task {
 
     /// Takes an element of its input.
     fn work_on(&mut self) -> Result<Worked, Error> {
+        if let Some(watermark) = self.progress.coming.take() {
+            self.advance(watermark)?;
+            self.progress.ended = self.stop_if_satisfied()?;
+            return Ok(Worked::Done);
+        }
         match self.input.next()? {
             Merged::Element(element) => self.take(element)?,
             Merged::Second(batch) => {
@@ -326,10 +372,16 @@ impl Task {
     }
 
     fn take(&mut self, element: StreamElement) -> Result<(), Error> {
-        if let StreamElement::Watermark(reached) = element
-            && reached < Watermark::MAX
-        {
-            self.progress.watermark = Some(reached);
+        if let StreamElement::Watermark(reached) = element {
+            if reached < Watermark::MAX {
+                self.progress.watermark = Some(reached);
+            }
+            if self.cells.is_source {
+                self.intake.gives(&element);
+            }
+            self.advance(reached)?;
+            self.progress.ended = self.stop_if_satisfied()?;
+            return Ok(());
         }
         let arrived = match &element {
             StreamElement::Batch(batch) => {
@@ -361,6 +413,22 @@ impl Task {
             self.progress.flushed_us = now_us;
         }
         Ok(())
+    }
+
+    /// Gives the operators a watermark. One that has put state away is given its windows one after another, each as a
+    /// piece of work: what comes back for one is gone before the next.
+    fn advance(&mut self, watermark: Watermark) -> Result<(), Error> {
+        let put_away = self.chain.iter().filter(|link| link.share.is_some() && link.operator.spilled() > 0);
+        let next = put_away.filter_map(|link| link.operator.next_watermark()).map(Watermark).min();
+        let reached = match next.filter(|next| *next < watermark && *next > self.progress.given) {
+            Some(next) => {
+                self.progress.coming = Some(watermark);
+                next
+            }
+            None => watermark,
+        };
+        self.progress.given = reached;
+        feed(&mut self.chain, &mut self.end, StreamElement::Watermark(reached))
     }
 
     /// Measures how long rows have waited to be taken.
@@ -590,7 +658,7 @@ fn feed_second(chain: &mut [Link], end: &mut End, batch: StreamBatch) -> Result<
 
 fn pass_on(link: &mut Link, rest: &mut [Link], end: &mut End) -> Result<(), Error> {
     link.meter.counts(&link.output.counts);
-    link.meter.publish(link.operator.as_mut(), false);
+    link.publish()?;
     for batch in link.output.drain_late() {
         if let Some(late) = &link.late {
             late.send(StreamElement::Batch(batch));

@@ -30,7 +30,7 @@ use crate::connector::Connectors;
 use crate::connector::stream::Streams;
 use crate::error::{Error, Place, SourceText, Span, code};
 use crate::plan::{Lint, Planner, StreamPlan, guarantee};
-use crate::runtime::{CheckpointStart, Job, JobClock, JobOptions, RunningJob};
+use crate::runtime::{CheckpointStart, Job, JobClock, JobOptions, MemoryLimit, RunningJob, StateMemory};
 use crate::sql::{self, CreateTable, CreateView, Drop, Explain, Show, SpannedStatement, Statement};
 use crate::stream::{Clock, micros};
 
@@ -102,6 +102,8 @@ pub struct Session {
     checkpoint_start: CheckpointStart,
     /// Jobs go on without what was kept for what they do not do any more.
     drops_state: bool,
+    /// What the state of its jobs takes.
+    memory: Arc<StateMemory>,
 }
 
 impl Default for Session {
@@ -137,6 +139,7 @@ impl Session {
             functions: Functions::default(),
             checkpoint_start: CheckpointStart::Anew,
             drops_state: false,
+            memory: Arc::default(),
         };
         session.settings_changed();
         session
@@ -340,6 +343,11 @@ impl Session {
             latency_interval: self.settings.latency_interval(),
             latency_granularity: self.settings.latency_granularity(),
             clock: self.clock.clone(),
+            memory: MemoryLimit {
+                memory: Arc::clone(&self.memory),
+                bytes: self.settings.state_memory_limit(),
+                folder: self.settings.state_spill_dir(),
+            },
             ..JobOptions::default()
         }
     }

@@ -89,6 +89,7 @@ const GAUGES: &[(&str, &str, Read)] = &[
     }),
     ("tidegate_state_rows", "Groups or rows that are kept.", |one| Some(one.state.rows as f64)),
     ("tidegate_state_bytes", "Memory that is kept, about.", |one| Some(one.state.bytes as f64)),
+    ("tidegate_spilled_bytes", "State that is on disk.", |one| Some(one.spilled_bytes as f64)),
     ("tidegate_windows_open", "Open windows, slices or sessions.", |one| Some(one.state.windows as f64)),
 ];
 

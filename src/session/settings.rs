@@ -7,7 +7,7 @@ use std::time::Duration;
 use chrono_tz::Tz;
 
 use crate::error::{Error, code, did_you_mean};
-use crate::runtime::LatencyGranularity;
+use crate::runtime::{LatencyGranularity, machine_memory};
 
 /// What a setting takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +16,8 @@ enum Kind {
     Count { least: usize, most: usize },
     /// A length of time such as `100 ms`, at least this long.
     Duration { least: Duration },
+    /// An amount of memory such as `512 MB`, or a share of the machine's such as `70 %`.
+    Memory,
     /// The name of a time zone.
     Zone,
     /// One of these words.
@@ -47,6 +49,8 @@ const WATERMARK_INTERVAL: &str = "pipeline.auto-watermark-interval";
 const PIPELINE_NAME: &str = "pipeline.name";
 const LATENCY_INTERVAL: &str = "metrics.latency.interval";
 const STATE_TTL: &str = "state.ttl";
+const STATE_MEMORY_LIMIT: &str = "state.memory-limit";
+const STATE_SPILL_DIR: &str = "state.spill-dir";
 const CHECKPOINT_DIR: &str = "execution.checkpoint.dir";
 const CHECKPOINT_INTERVAL: &str = "execution.checkpoint.interval";
 const CHECKPOINTS_RETAINED: &str = "execution.checkpoint.retained";
@@ -144,6 +148,20 @@ const ALL: &[SettingInfo] = &[
         default: "UTC",
         about: "The zone in which TIMESTAMP_LTZ values become text, days and hours.",
         kind: Kind::Zone,
+    },
+    SettingInfo {
+        key: STATE_MEMORY_LIMIT,
+        aliases: &[],
+        default: "70 %",
+        about: "Memory that the state of all jobs may take; beyond it state goes to disk, or the job fails.",
+        kind: Kind::Memory,
+    },
+    SettingInfo {
+        key: STATE_SPILL_DIR,
+        aliases: &["io.tmp.dirs"],
+        default: "",
+        about: "The folder for state that does not fit into memory; empty: the system's for temporary files.",
+        kind: Kind::Text,
     },
     SettingInfo {
         key: STATE_TTL,
@@ -253,6 +271,20 @@ impl Settings {
         self.duration(STATE_TTL)
     }
 
+    /// Bytes that the state of all jobs may take; `None`: no limit.
+    pub fn state_memory_limit(&self) -> Option<u64> {
+        match parse_memory(&self.text_of(STATE_MEMORY_LIMIT))? {
+            Memory::Bytes(bytes) => Some(bytes),
+            Memory::Percent(share) => machine_memory().map(|bytes| bytes / 100 * share),
+            Memory::Unlimited => None,
+        }
+    }
+
+    /// The folder for state that does not fit into memory; `None`: the system's for temporary files.
+    pub fn state_spill_dir(&self) -> Option<PathBuf> {
+        Some(self.text_of(STATE_SPILL_DIR)).filter(|dir| !dir.is_empty()).map(PathBuf::from)
+    }
+
     /// The folder for checkpoints; `None`: none are taken.
     pub fn checkpoint_dir(&self) -> Option<PathBuf> {
         Some(self.text_of(CHECKPOINT_DIR)).filter(|dir| !dir.is_empty()).map(PathBuf::from)
@@ -335,6 +367,14 @@ fn check(info: &SettingInfo, value: &str) -> Result<(), Error> {
             Some(duration) if duration >= least => Ok(()),
             _ => Err(invalid("a length of time such as '100 ms', '10 s' or '5 min'".to_owned())),
         },
+        Kind::Memory => match parse_memory(value) {
+            Some(_) => Ok(()),
+            None => Err(invalid(
+                "an amount of memory such as '512 MB' or '2 GB', a share of the machine's such as '70 %', or \
+                 'unlimited'"
+                    .to_owned(),
+            )),
+        },
         Kind::Zone => match zone_of(value) {
             Some(_) => Ok(()),
             None => {
@@ -376,6 +416,39 @@ pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     number.checked_mul(nanos).map(Duration::from_nanos)
 }
 
+/// A limit on memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Memory {
+    Bytes(u64),
+    /// Of what the machine, or the process's control group, has.
+    Percent(u64),
+    Unlimited,
+}
+
+/// An amount of memory as Flink writes it, `512 mb`, by 1,024s, a bare number is bytes; a share of the machine's, `70 %`;
+/// `unlimited` or 0. `None` if it is something else or does not fit.
+fn parse_memory(text: &str) -> Option<Memory> {
+    let text = text.trim();
+    if text.eq_ignore_ascii_case("unlimited") {
+        return Some(Memory::Unlimited);
+    }
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let number: u64 = text[..digits].parse().ok()?;
+    let unit: u64 = match text[digits..].trim().to_ascii_lowercase().as_str() {
+        "%" => return (1..=100).contains(&number).then_some(Memory::Percent(number)),
+        "" | "b" | "bytes" => 1,
+        "k" | "kb" | "kib" | "kibibytes" => 1 << 10,
+        "m" | "mb" | "mib" | "mebibytes" => 1 << 20,
+        "g" | "gb" | "gib" | "gibibytes" => 1 << 30,
+        "t" | "tb" | "tib" | "tebibytes" => 1 << 40,
+        _ => return None,
+    };
+    match number.checked_mul(unit)? {
+        0 => Some(Memory::Unlimited),
+        bytes => Some(Memory::Bytes(bytes)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -403,6 +476,19 @@ mod tests {
     }
 
     #[test]
+    fn memory_is_an_amount_or_a_share() {
+        let parsed = ["1 GB", "512mb", "64 kb", "1000", "5 %", "unlimited", "0"].map(parse_memory);
+        let bytes = [1 << 30, 512 << 20, 64 << 10, 1000].map(|bytes| Some(Memory::Bytes(bytes)));
+        assert_eq!(parsed[..4], bytes);
+        let rest = [Memory::Percent(5), Memory::Unlimited, Memory::Unlimited].map(Some);
+        assert_eq!(parsed[4..], rest);
+        let mut settings = Settings::default();
+        assert_eq!(settings.state_memory_limit().is_some(), cfg!(target_os = "linux"));
+        settings.set("state.memory-limit", "3 KB").expect("an amount");
+        assert_eq!(settings.state_memory_limit(), Some(3 << 10));
+    }
+
+    #[test]
     fn unknown_names_get_the_nearest_one() {
         let error = Settings::default().set("execution.paralelism", "2").expect_err("unknown");
         assert_eq!(error.code(), "U001");
@@ -418,6 +504,10 @@ mod tests {
             ("execution.batch-rows", "0"),
             ("execution.batch-rows", "1048577"),
             ("execution.buffer-timeout", "soon"),
+            ("state.memory-limit", "much"),
+            ("state.memory-limit", "101 %"),
+            ("state.memory-limit", "0 %"),
+            ("state.memory-limit", "99999999 TB"),
             ("execution.runtime-mode", "batch"),
             ("session.time-zone", "Europe/Atlantis"),
         ] {

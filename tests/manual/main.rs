@@ -37,6 +37,7 @@ pages! {
     from_others: "docs/coming-from.md", 10;
     functions_by_group: "docs/functions.md", 1;
     limits: "docs/limits.md", 3;
+    memory: "docs/memory.md", 1;
     metrics: "docs/metrics.md", 3;
     quick_start: "docs/quick-start.md", 5;
 

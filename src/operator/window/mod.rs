@@ -16,9 +16,11 @@
 //! Invariant: which rows a window counts is decided when the row comes, from its running watermark.
 
 mod assigner;
+mod kept;
 mod key_filter;
 mod live;
 mod local;
+mod part;
 mod placement;
 mod recipe;
 mod results;
@@ -32,7 +34,6 @@ mod tests;
 mod zone;
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::time::Instant;
 
 use arrow::array::ArrayRef;
@@ -42,23 +43,30 @@ use arrow::record_batch::RecordBatch;
 
 use super::evaluate::{arrow_failure, failure};
 use super::late::LateRows;
-use super::{KeyFilter, OpenWindow, Operator, Output, RowCounts, StateReader, StateSize, StateWriter};
+use super::{
+    KeyFilter, OpenWindow, Operator, Output, RowCounts, SpillStore, StateReader, StateSize, StateWriter,
+};
 use crate::error::{Error, code};
 use crate::plan::{AggregatePhase, WindowAggregateNode, WindowSource};
 use crate::stream::{StreamBatch, Watermark};
 use assigner::{Assigner, Ends, Kind};
+use kept::{Kept, merge};
 use key_filter::KeyNames;
+use part::{Part, part};
 use placement::{PartKey, Placer};
 use recipe::{Arrival, Recipe};
 use results::{Bounds, ResultBatches};
 use slices::Slices;
-use table::{Results, Sealed, Table, merge};
+use table::{Results, Table};
 
 pub(super) use assigner::{Assigner as WindowAssigner, Kind as AssignerKind};
 pub(super) use live::{Count, Exact, Kernel, changed, give_changes};
 pub(super) use results::timestamps;
 pub(super) use session::SessionRows;
 pub(super) use steady::is_unsteady;
+
+/// A part is cold if the last so many batches had no row for it.
+const COLD_BATCHES: u64 = 32;
 
 /// The operator of a window aggregation, for its phase.
 pub(super) fn create(
@@ -100,7 +108,7 @@ pub(super) struct WindowAggregate {
     is_final: bool,
     /// Results need to be put in the order in which their groups were first seen.
     is_ranked: bool,
-    open: BTreeMap<PartKey, Table>,
+    open: BTreeMap<PartKey, Part>,
     /// HOP: the slices that have been counted by a window and will be by another.
     slices: Slices,
     /// HOP: the end of the window after the last one that fired, while `slices` has something.
@@ -110,13 +118,15 @@ pub(super) struct WindowAggregate {
     results: ResultBatches,
     watermark: i64,
     rows_seen: u64,
+    /// Batches that it took.
+    batches: u64,
     arrived: Option<Instant>,
     ids: Vec<usize>,
 }
 
 /// The states of windows that grow, with the end of the next of them and of the longest.
 struct Cumulated {
-    sealed: Sealed,
+    kept: Kept,
     next_end: i64,
     last_end: i64,
 }
@@ -162,6 +172,7 @@ impl WindowAggregate {
             results,
             watermark: i64::MIN,
             rows_seen: 0,
+            batches: 0,
             arrived: None,
             ids: Vec::new(),
         })
@@ -188,7 +199,8 @@ impl WindowAggregate {
         }
         let mut ids = std::mem::take(&mut self.ids);
         for (key, rows) in placed_rows(&self.recipe, &batch.rows, first, &placement)? {
-            let table = part(&mut self.open, key, &self.recipe, self.is_ranked)?;
+            let how = (&self.recipe, self.is_ranked);
+            let table = part(&mut self.open, key, self.batches, how, &mut ids)?;
             table.update(&self.recipe, &rows, &mut ids)?;
         }
         self.ids = ids;
@@ -200,7 +212,8 @@ impl WindowAggregate {
         out.counts.used += batch.num_rows() as u64;
         let mut ids = std::mem::take(&mut self.ids);
         for (key, sealed) in local::parts(&self.recipe, &batch.rows)? {
-            part(&mut self.open, key, &self.recipe, self.is_ranked)?.merge(&sealed, &mut ids)?;
+            let how = (&self.recipe, self.is_ranked);
+            part(&mut self.open, key, self.batches, how, &mut ids)?.merge(&sealed, &mut ids)?;
         }
         self.ids = ids;
         Ok(())
@@ -223,7 +236,8 @@ impl WindowAggregate {
                 break;
             }
             if !self.placer.is_sliced() {
-                let Some((key, table)) = self.open.pop_first() else { break };
+                let Some((key, part)) = self.open.pop_first() else { break };
+                let table = part.into_table(&self.recipe, self.is_ranked, &mut self.ids)?;
                 let bounds = Bounds { start: key.start, end: key.end, close };
                 self.results.add(bounds, table.results()?, arrived, out)?;
                 continue;
@@ -241,11 +255,11 @@ impl WindowAggregate {
     }
 
     /// The parts that count from the window that ends at `end` on.
-    fn take_parts(&mut self, end: i64) -> Result<Vec<(i64, Sealed)>, Error> {
+    fn take_parts(&mut self, end: i64) -> Result<Vec<(i64, Kept)>, Error> {
         let mut parts = Vec::new();
         while let Some(first) = self.open.first_entry().filter(|first| first.key().end == end) {
-            let (key, table) = first.remove_entry();
-            parts.push((key.start, table.seal()?));
+            let (key, part) = first.remove_entry();
+            parts.push((key.start, part.seal()?));
         }
         Ok(parts)
     }
@@ -253,9 +267,9 @@ impl WindowAggregate {
     fn fire_hop(&mut self, end: i64) -> Result<Option<Results>, Error> {
         let parts = self.take_parts(end)?;
         let mut ids = std::mem::take(&mut self.ids);
-        for (start, sealed) in parts {
+        for (start, kept) in parts {
             let index = self.assigner().slice_index(start);
-            self.slices.add(&self.recipe, index, sealed, &mut ids)?;
+            self.slices.add(&self.recipe, index, kept, &mut ids)?;
         }
         let assigner = &self.placer.assigner;
         let from = assigner.slice_index(assigner.window_start(end));
@@ -279,17 +293,16 @@ impl WindowAggregate {
             (None, Some((start, _))) => self.assigner().ends(*start).last,
             (None, None) => return Ok(None),
         };
-        let sealed = match before {
-            Some(before) if parts.is_empty() => before.sealed,
+        let kept = match before {
+            Some(before) if parts.is_empty() => before.kept,
             before => {
-                let all =
-                    before.iter().map(|before| &before.sealed).chain(parts.iter().map(|(_, part)| part));
-                merge(&self.recipe, all, &mut self.ids)?.seal()?
+                let all = before.iter().map(|before| &before.kept).chain(parts.iter().map(|(_, part)| part));
+                Kept::Here(merge(&self.recipe, all, &mut self.ids)?.seal()?)
             }
         };
-        let results = sealed.results(&self.recipe)?;
+        let results = kept.results(&self.recipe, &mut self.ids)?;
         if let Some(next_end) = end.checked_add(self.assigner().slice_us()).filter(|next| *next <= last_end) {
-            self.running = Some(Cumulated { sealed, next_end, last_end });
+            self.running = Some(Cumulated { kept, next_end, last_end });
         }
         Ok(Some(results))
     }
@@ -299,8 +312,8 @@ impl WindowAggregate {
     fn held(&self) -> BTreeMap<i64, (usize, u64)> {
         let mut held: BTreeMap<i64, (usize, u64)> = BTreeMap::new();
         let kept = (!self.slices.is_empty()).then_some((self.next_hop, 0, 0));
-        let running = self.running.as_ref().map(|running| (running.next_end, running.sealed.groups, 0));
-        let open = self.open.iter().map(|(key, table)| (key.end, table.len(), table.rows()));
+        let running = self.running.as_ref().map(|running| (running.next_end, running.kept.groups(), 0));
+        let open = self.open.iter().map(|(key, part)| (key.end, part.len(), part.rows()));
         for (end, groups, rows) in kept.into_iter().chain(running).chain(open) {
             let sum = held.entry(end).or_default();
             sum.0 += groups;
@@ -318,20 +331,19 @@ impl WindowAggregate {
         let mut count = |groups: usize, ends: Ends| {
             ends.iter().filter(|_| groups > 0).for_each(|end| held.entry(end).or_default().0 += groups);
         };
-        for (key, table) in &self.open {
-            let groups = table.count_matching(place, filter)?;
+        for (key, part) in &self.open {
+            let groups = part.count_matching(&self.recipe, place, filter)?;
             let last = if is_sliced { assigner.ends(key.start).last } else { key.end };
             count(groups, Ends { first: key.end, last, step: assigner.slice_us() });
         }
-        let sealed =
-            |sealed: &Sealed| sealed.keys.get(place).map_or(Ok(0), |keys| key_filter::count(keys, filter));
+        let kept = |kept: &Kept| kept.count_matching(&self.recipe, place, filter);
         for (index, slice) in self.slices.iter() {
             let last = assigner.ends(assigner.slice_of(index)).last;
-            count(sealed(slice)?, Ends { first: self.next_hop, last, step: assigner.slice_us() });
+            count(kept(slice)?, Ends { first: self.next_hop, last, step: assigner.slice_us() });
         }
         if let Some(running) = &self.running {
             let ends = Ends { first: running.next_end, last: running.last_end, step: assigner.slice_us() };
-            count(sealed(&running.sealed)?, ends);
+            count(kept(&running.kept)?, ends);
         }
         Ok(held)
     }
@@ -342,7 +354,7 @@ impl WindowAggregate {
         let arrived = self.arrived.unwrap_or_else(Instant::now);
         let bounds = Bounds { start: 0, end: i64::MAX, close: i64::MAX };
         let results = match self.open.pop_first() {
-            Some((_, table)) => table.results()?,
+            Some((_, part)) => part.into_table(&self.recipe, self.is_ranked, &mut self.ids)?.results()?,
             None => results_of_nothing(&self.recipe)?,
         };
         self.results.add(bounds, results, arrived, out)?;
@@ -375,19 +387,6 @@ fn results_of_nothing(recipe: &Recipe) -> Result<Results, Error> {
         columns.push(value.to_array_of_size(groups).map_err(failure)?);
     }
     Ok((groups, columns))
-}
-
-/// The table of a part; a new one if it has none.
-fn part<'a>(
-    open: &'a mut BTreeMap<PartKey, Table>,
-    key: PartKey,
-    recipe: &Recipe,
-    is_ranked: bool,
-) -> Result<&'a mut Table, Error> {
-    match open.entry(key) {
-        Entry::Occupied(entry) => Ok(entry.into_mut()),
-        Entry::Vacant(entry) => Ok(entry.insert(Table::try_new(recipe, is_ranked)?)),
-    }
 }
 
 /// The evaluated rows of each part of a placement. Rows that are not used are not evaluated.
@@ -434,6 +433,7 @@ impl Operator for WindowAggregate {
             return Ok(());
         }
         self.arrived = self.arrived.max(Some(batch.arrived));
+        self.batches += 1;
         if self.is_final { self.process_states(&batch, out) } else { self.process_rows(&batch, out) }
     }
 
@@ -487,15 +487,39 @@ impl Operator for WindowAggregate {
         self.read(state)
     }
 
+    fn spill(&mut self, wanted: usize, store: &dyn SpillStore) -> Result<usize, Error> {
+        let mut given_up = self.slices.put_away(wanted, store)?;
+        if given_up < wanted
+            && let Some(running) = &mut self.running
+            && let Kept::Here(sealed) = &running.kept
+        {
+            let (size, away) = (sealed.size(), sealed.put_away(store)?);
+            (running.kept, given_up) = (Kept::Away(away), given_up + size);
+        }
+        if given_up < wanted {
+            let written_before = match wanted {
+                usize::MAX => u64::MAX,
+                _ => self.batches.saturating_sub(COLD_BATCHES),
+            };
+            given_up += part::put_away(&mut self.open, wanted - given_up, written_before, store)?;
+        }
+        Ok(given_up)
+    }
+
+    fn spilled(&self) -> u64 {
+        let running = self.running.as_ref().map_or(0, |running| running.kept.spilled());
+        self.slices.spilled() + running + self.open.values().map(Part::spilled).sum::<u64>()
+    }
+
     fn state(&self) -> StateSize {
         let (mut rows, mut bytes) = self.slices.size();
-        for table in self.open.values() {
-            rows += table.len();
-            bytes += table.size();
+        for part in self.open.values() {
+            rows += part.len();
+            bytes += part.size();
         }
         if let Some(running) = &self.running {
-            rows += running.sealed.groups;
-            bytes += running.sealed.size();
+            rows += running.kept.groups();
+            bytes += running.kept.size();
         }
         let windows = self.open.len() + self.slices.len() + usize::from(self.running.is_some());
         StateSize { windows, rows, bytes }

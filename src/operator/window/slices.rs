@@ -1,11 +1,14 @@
 //! Sealed slices that hop windows share, and merged blocks of them.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::kept::{Kept, merge};
 use super::recipe::Recipe;
-use super::table::{Results, Sealed, merge};
+use super::table::Results;
 use crate::error::Error;
+use crate::operator::SpillStore;
 
 /// Sealed slices by number, and the merged states of blocks of 2, 4, 8, … neighbours that start at
 /// a multiple of their length.
@@ -15,9 +18,9 @@ use crate::error::Error;
 /// dropped when no window to come needs them.
 #[derive(Default)]
 pub(super) struct Slices {
-    slices: BTreeMap<i64, Arc<Sealed>>,
+    slices: BTreeMap<i64, Arc<Kept>>,
     /// By (number of the first slice, log₂ of the length ≥ 1).
-    blocks: BTreeMap<(i64, u32), Arc<Sealed>>,
+    blocks: BTreeMap<(i64, u32), Arc<Kept>>,
     /// The longest block so far, log₂.
     highest: u32,
 }
@@ -32,8 +35,8 @@ impl Slices {
     }
 
     /// The slices with their numbers, ascending.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (i64, &Sealed)> {
-        self.slices.iter().map(|(index, sealed)| (*index, sealed.as_ref()))
+    pub(super) fn iter(&self) -> impl Iterator<Item = (i64, &Kept)> {
+        self.slices.iter().map(|(index, kept)| (*index, kept.as_ref()))
     }
 
     /// Adds what windows to come count for slice `index`.
@@ -41,14 +44,14 @@ impl Slices {
         &mut self,
         recipe: &Recipe,
         index: i64,
-        sealed: Sealed,
+        kept: Kept,
         ids: &mut Vec<usize>,
     ) -> Result<(), Error> {
-        let sealed = match self.slices.get(&index) {
-            None => sealed,
-            Some(before) => merge(recipe, [before.as_ref(), &sealed], ids)?.seal()?,
+        let kept = match self.slices.get(&index) {
+            None => kept,
+            Some(before) => Kept::Here(merge(recipe, [before.as_ref(), &kept], ids)?.seal()?),
         };
-        self.slices.insert(index, Arc::new(sealed));
+        self.slices.insert(index, Arc::new(kept));
         for level in 1..=self.highest {
             self.blocks.remove(&((index >> level) << level, level));
         }
@@ -69,7 +72,7 @@ impl Slices {
         }
         match parts.as_slice() {
             [] => Ok(None),
-            [one] => one.results(recipe).map(Some),
+            [one] => one.results(recipe, ids).map(Some),
             many => merge(recipe, many.iter().map(Arc::as_ref), ids)?.results().map(Some),
         }
     }
@@ -81,7 +84,7 @@ impl Slices {
         first: i64,
         level: u32,
         ids: &mut Vec<usize>,
-    ) -> Result<Option<Arc<Sealed>>, Error> {
+    ) -> Result<Option<Arc<Kept>>, Error> {
         if level == 0 {
             return Ok(self.slices.get(&first).cloned());
         }
@@ -95,7 +98,7 @@ impl Slices {
         let right = self.block(recipe, first + (1 << (level - 1)), level - 1, ids)?;
         let block = match (left, right) {
             (Some(left), Some(right)) => {
-                Arc::new(merge(recipe, [left.as_ref(), right.as_ref()], ids)?.seal()?)
+                Arc::new(Kept::Here(merge(recipe, [left.as_ref(), right.as_ref()], ids)?.seal()?))
             }
             (Some(one), None) | (None, Some(one)) => one,
             (None, None) => return Ok(None),
@@ -117,8 +120,46 @@ impl Slices {
 
     /// Groups that are kept, and bytes with those of blocks.
     pub(super) fn size(&self) -> (usize, usize) {
-        let groups = self.slices.values().map(|one| one.groups).sum();
+        let groups = self.slices.values().map(|one| one.groups()).sum();
         (groups, self.slices.values().chain(self.blocks.values()).map(|one| one.size()).sum())
+    }
+
+    /// Bytes that were put away.
+    pub(super) fn spilled(&self) -> u64 {
+        self.slices.values().chain(self.blocks.values()).map(|one| one.spilled()).sum()
+    }
+
+    /// Puts slices and blocks away, the largest first, until that gave up so many bytes; the bytes. Each of them is read
+    /// again for a few of the windows that it is in.
+    pub(super) fn put_away(&mut self, wanted: usize, store: &dyn SpillStore) -> Result<usize, Error> {
+        let mut here: Vec<(usize, Arc<Kept>)> = self
+            .slices
+            .values()
+            .chain(self.blocks.values())
+            .filter(|kept| matches!(kept.as_ref(), Kept::Here(_)))
+            .map(|kept| (kept.size(), Arc::clone(kept)))
+            .collect();
+        here.sort_by_key(|(size, _)| Reverse(*size));
+        let mut given_up = 0;
+        for (size, kept) in here {
+            if given_up >= wanted {
+                break;
+            }
+            let mut all = self.slices.values().chain(self.blocks.values());
+            let Kept::Here(sealed) = kept.as_ref() else { continue };
+            // A block of one slice is that slice, and may be done.
+            if !all.any(|other| Arc::ptr_eq(other, &kept)) {
+                continue;
+            }
+            let away = Arc::new(Kept::Away(sealed.put_away(store)?));
+            for other in self.slices.values_mut().chain(self.blocks.values_mut()) {
+                if Arc::ptr_eq(other, &kept) {
+                    *other = Arc::clone(&away);
+                }
+            }
+            given_up += size;
+        }
+        Ok(given_up)
     }
 }
 

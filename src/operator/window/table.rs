@@ -257,19 +257,6 @@ impl Sealed {
     }
 }
 
-/// The groups of all of `parts`, merged.
-pub(super) fn merge<'a>(
-    recipe: &Recipe,
-    parts: impl IntoIterator<Item = &'a Sealed>,
-    ids: &mut Vec<usize>,
-) -> Result<Table, Error> {
-    let mut table = Table::try_new(recipe, true)?;
-    for part in parts {
-        table.merge(part, ids)?;
-    }
-    Ok(table)
-}
-
 /// The rows of `columns` by ascending `first_rows`.
 fn in_order(columns: Vec<ArrayRef>, first_rows: &[u64]) -> Result<Vec<ArrayRef>, Error> {
     if first_rows.is_sorted() {

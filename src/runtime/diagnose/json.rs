@@ -197,6 +197,7 @@ fn operator(one: &OperatorSnapshot) -> Value {
         "currentOutputWatermark": watermark(one.watermark_out),
         "state_rows": one.state.rows,
         "state_bytes": one.state.bytes,
+        "spilled_bytes": one.spilled_bytes,
         "windows_open": one.state.windows,
         "latency": latency(one.latency),
         "wait": latency(one.times.wait),

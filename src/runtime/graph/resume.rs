@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::plan::{NodeId, Operation, StreamPlan};
 use crate::runtime::cut::{InputCut, JobCut, LinkCut, MergeCut, SinkCut, TaskCut, foreign};
 use crate::runtime::exchange::spread;
-use crate::runtime::task::{LinkShare, Place, Share, Task};
+use crate::runtime::task::{Inherited, InheritedLink, Place, Task};
 use crate::stream::StreamElement;
 
 /// Gives each task what its predecessor kept. `shift_us`: how much later the job's clock shows a moment now. Gives what
@@ -84,7 +84,7 @@ struct Before<'a> {
 }
 
 impl<'a> Before<'a> {
-    fn share(&self, task: &Task, subtasks: usize) -> Result<Share<'a>, Error> {
+    fn share(&self, task: &Task, subtasks: usize) -> Result<Inherited<'a>, Error> {
         let place = &task.place;
         let nodes: BTreeSet<NodeId> = task.operators().map(|(node, _)| node).collect();
         let is_part = |cut: &&TaskCut| {
@@ -112,7 +112,7 @@ impl<'a> Before<'a> {
             several => Some(self.merge(several, task.input.width(), place, subtasks)?),
         };
         let links = task.operators().map(|(node, name)| self.link(node, name));
-        Ok(Share {
+        Ok(Inherited {
             merge,
             links: links.collect::<Result<_, _>>()?,
             sink: task.sink_node().and_then(|node| self.sink(node)),
@@ -126,7 +126,7 @@ impl<'a> Before<'a> {
     }
 
     /// What subtasks of an operator left; where there is one that is two now, or the other way round, all of the node.
-    fn link(&self, node: NodeId, name: &str) -> Result<LinkShare<'a>, Error> {
+    fn link(&self, node: NodeId, name: &str) -> Result<InheritedLink<'a>, Error> {
         let links = self.cut.tasks.iter().flat_map(|task| task.links.iter().map(|link| (link, task.is_over)));
         let of_node: Vec<(&LinkCut, bool)> = links.filter(|(link, _)| link.node == node).collect();
         if of_node.is_empty() && !self.cut.begins.as_ref().is_some_and(|begins| begins.contains(&node)) {
@@ -143,7 +143,7 @@ impl<'a> Before<'a> {
             ),
         };
         let parts = if same.is_empty() { of_node } else { same };
-        Ok(LinkShare { parts, counts_in: is_first, counts_out: is_last })
+        Ok(InheritedLink { parts, counts_in: is_first, counts_out: is_last })
     }
 
     /// The merge of a subtask: what waited at those that there were and is its own now, before its own inputs.
@@ -181,7 +181,7 @@ impl<'a> Before<'a> {
     }
 
     /// What there is of a task that has nothing to do any more.
-    fn of_task_that_is_over(&self, task: &mut Task, share: &Share<'_>) -> Result<TaskCut, Error> {
+    fn of_task_that_is_over(&self, task: &mut Task, share: &Inherited<'_>) -> Result<TaskCut, Error> {
         let reads = share.tasks.iter().find(|before| before.source.is_some() && before.source == task.source);
         Ok(TaskCut {
             sink: share.sink.cloned(),

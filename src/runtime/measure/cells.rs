@@ -37,6 +37,8 @@ pub(in crate::runtime) struct OperatorCell {
     counts: [AtomicU64; 7],
     /// Windows, rows, bytes.
     state: [AtomicU64; 3],
+    /// Bytes of the state that are on disk.
+    pub(in crate::runtime) spilled: AtomicU64,
     windows: Mutex<Vec<OpenWindow>>,
     /// It is an operator of the chain, and answers questions; no source and no sink.
     pub(in crate::runtime) answers: bool,
@@ -68,6 +70,7 @@ impl OperatorCell {
             watermark_since_us: AtomicI64::new(i64::MIN),
             counts: Default::default(),
             state: Default::default(),
+            spilled: AtomicU64::new(0),
             windows: Mutex::new(Vec::new()),
             answers,
             answer: Mutex::default(),

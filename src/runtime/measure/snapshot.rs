@@ -87,6 +87,8 @@ pub struct OperatorSnapshot {
     pub watermark_age_us: Option<u64>,
     /// What it keeps.
     pub state: StateSize,
+    /// Bytes of it that are on disk.
+    pub spilled_bytes: u64,
     /// Its open windows, those that close first; 64 of them at most.
     pub windows: Vec<OpenWindow>,
     /// Markers from all sources to it.
@@ -319,6 +321,7 @@ fn operator(cell: &OperatorCell, place: usize, times: &TaskTimes, now_us: i64) -
         watermark_age_us: (since_us > i64::MIN)
             .then(|| now_us.saturating_sub(since_us).max(0).unsigned_abs()),
         state: cell.state(),
+        spilled_bytes: read(&cell.spilled),
         windows: cell.windows(),
         latency: recorders.all_markers().summary(),
         latency_by_source: recorders

@@ -9,19 +9,19 @@ use crate::runtime::cut::{LinkCut, MergeCut, SinkCut, TaskCut, foreign};
 use crate::stream::{StreamElement, StreamStatus, Watermark};
 
 /// What a task goes on with where there were other tasks in its place.
-pub(in crate::runtime) struct Share<'a> {
+pub(in crate::runtime) struct Inherited<'a> {
     /// Those that there were, or whose operators it has.
     pub(in crate::runtime) tasks: Vec<&'a TaskCut>,
     /// What its input goes on with; `None`: there was no such input.
     pub(in crate::runtime) merge: Option<MergeCut>,
     /// For each of its operators.
-    pub(in crate::runtime) links: Vec<LinkShare<'a>>,
+    pub(in crate::runtime) links: Vec<InheritedLink<'a>>,
     pub(in crate::runtime) sink: Option<&'a SinkCut>,
     /// How many tasks take up what those left.
     pub(in crate::runtime) subtasks: usize,
 }
 
-impl Share<'_> {
+impl Inherited<'_> {
     /// Nothing is to be done any more.
     pub(in crate::runtime) fn is_over(&self) -> bool {
         !self.tasks.is_empty() && self.tasks.iter().all(|task| task.is_over)
@@ -29,7 +29,7 @@ impl Share<'_> {
 }
 
 /// What an operator goes on with.
-pub(in crate::runtime) struct LinkShare<'a> {
+pub(in crate::runtime) struct InheritedLink<'a> {
     /// What subtasks of it left, and whether they were over.
     pub(in crate::runtime) parts: Vec<(&'a LinkCut, bool)>,
     /// It speaks for the rows that came in, and for those that went out.
@@ -41,7 +41,7 @@ impl Task {
     /// Finishes the piece of work that it is in the middle of, so that it can be cut: what it gives is handed on
     /// though those who take it may not keep up.
     pub(in crate::runtime) fn settle(&mut self) -> Result<(), Error> {
-        while !self.progress.ended && !self.input.is_settled() {
+        while !self.progress.ended && (self.progress.coming.is_some() || !self.input.is_settled()) {
             self.work_on()?;
         }
         Ok(())
@@ -174,11 +174,11 @@ impl Task {
 
     /// Goes on where other tasks were cut, between which nothing was on its way. Tells those who take its rows what those
     /// of the other tasks knew.
-    pub(in crate::runtime) fn take_up(&mut self, share: &Share<'_>, shift_us: i64) -> Result<(), Error> {
+    pub(in crate::runtime) fn take_up(&mut self, share: &Inherited<'_>, shift_us: i64) -> Result<(), Error> {
         let is_over = share.is_over();
         let is_first = self.place.subtask == 0;
         for (link, share_of) in self.chain.iter_mut().zip(&share.links) {
-            let LinkShare { parts, counts_in, counts_out } = share_of;
+            let InheritedLink { parts, counts_in, counts_out } = share_of;
             let mut counts = RowCounts::default();
             for (part, _) in parts.iter().filter(|_| is_first) {
                 if *counts_in {

@@ -120,6 +120,7 @@ pub(super) const ALL: &[Definition] = &[
             ("numLateRecordsDropped", Count),
             ("state_rows", Count),
             ("state_bytes", Count),
+            ("spilled_bytes", Count),
             ("windows_open", Count),
         ],
         rows: operators,
@@ -305,6 +306,7 @@ fn operator(job: &JobStatus, task: &str, one: &OperatorSnapshot, load: &Operator
         one.counts.late.into(),
         one.state.rows.into(),
         one.state.bytes.into(),
+        one.spilled_bytes.into(),
         one.state.windows.into(),
     ]);
     row

@@ -81,3 +81,31 @@ fn windows_whose_results_change_are_spread_over_other_subtasks() {
         }
     }
 }
+
+#[test]
+fn the_state_of_windows_goes_with_them() {
+    let tumble = node(assign(WindowKind::Tumble { size_us: 60_000 * MS }, 0), vec![column(2)], plain_calls());
+    let schema = output(&tumble, &input());
+    let plan = plan_node(Operation::WindowAggregate(Box::new(tumble)), schema);
+    let (mut operator, mut out) = (create(&plan, &input()).unwrap(), Output::default());
+    let (mut early, mut given) = (0, 0);
+    for window in 0..200_i64 {
+        let row = |key: i64| (Some(window * 60_000 + key * 100), None, Some(window * 500 + key));
+        let rows: Vec<Row> = (0..500).map(row).collect();
+        operator.process_batch(stream_batch(&rows, &vec![i64::MIN; rows.len()]), &mut out).unwrap();
+        operator.process_watermark(Watermark((window * 60_000 + 50_000) * MS), &mut out).unwrap();
+        let state = operator.state();
+        assert_eq!((state.windows, state.rows), (1, 500), "only the window that is open");
+        if window < 10 {
+            early = early.max(state.bytes);
+        }
+        assert!(
+            state.bytes * 2 <= early * 3,
+            "{} bytes in window {window}, {early} in the first",
+            state.bytes
+        );
+        given += out.rows();
+        out.drain().for_each(drop);
+    }
+    assert_eq!(given, 199 * 500);
+}
