@@ -323,6 +323,42 @@ fn an_older_checkpoint_can_be_named() {
 }
 
 #[test]
+fn urls_of_files_are_folders() {
+    let project = Project::new(&copy("'path' = 'out', 'format' = 'json'"));
+    project.write("in.json", &numbers(0..200_000));
+    let url = format!("file://{}", project.path("state").to_string_lossy());
+    project.succeeds(&["--checkpoint-dir", &url]);
+    let oldest = project.checkpoints()[0].clone();
+    let from = format!("{url}/job-1/{}", oldest.file_name().expect("a name").to_string_lossy());
+    project.succeeds(&["--checkpoint-dir", &url, "--from", &from]);
+    assert_eq!(project.lines("out"), sorted(&numbers(0..200_000)));
+    // One may be named by its path, the other one by its URL.
+    let oldest = project.checkpoints()[0].to_string_lossy().into_owned();
+    project.succeeds(&["--checkpoint-dir", &url, "--from", &oldest]);
+    project.succeeds(&["--checkpoint-dir", "state", "--resume"]);
+    let text = project.fails(&["--checkpoint-dir", &url], "K003", 1);
+    assert!(text.contains("file://"), "{text}");
+    assert_eq!(project.lines("out"), sorted(&numbers(0..200_000)));
+}
+
+#[test]
+fn stores_that_this_build_can_not_reach_are_told() {
+    let project = Project::new(&copy("'path' = 'out', 'format' = 'json'"));
+    project.write("in.json", &numbers(0..10));
+    #[cfg(not(feature = "object-stores"))]
+    {
+        let text = project.fails(&["--checkpoint-dir", "s3://bucket/state"], "K004", 2);
+        assert!(text.contains("--features object-stores"), "{text}");
+    }
+    let text = project.fails(&["--checkpoint-dir", "ftp://host/state"], "K004", 2);
+    assert!(text.contains("ftp"), "{text}");
+    // Nobody else can reach the memory of a process.
+    project.succeeds(&["--checkpoint-dir", "memory:///state"]);
+    project.fails(&["--checkpoint-dir", "memory:///state", "--resume"], "K001", 1);
+    assert_eq!(project.lines("out"), sorted(&numbers(0..10)));
+}
+
+#[test]
 fn a_folder_that_can_not_be_written_is_told() {
     let project = Project::new(&copy("'path' = 'out', 'format' = 'json'"));
     project.write("in.json", &numbers(0..10));

@@ -1,5 +1,7 @@
 //! The library as a program uses it that embeds it: rows in and out, functions, connectors, handles.
 
+#[path = "library/checkpoints.rs"]
+mod checkpoints;
 #[path = "library/connectors.rs"]
 mod connectors;
 #[path = "library/functions.rs"]

@@ -197,7 +197,8 @@ pub(super) struct RunArgs {
     #[arg(short = 'q', long)]
     pub(super) quiet: bool,
 
-    /// Takes checkpoints there, from which a run that was stopped goes on. Example: --checkpoint-dir state
+    /// Takes checkpoints there, from which a run that was stopped goes on: a folder, or a URL such as
+    /// s3://bucket/state. Example: --checkpoint-dir state
     #[arg(long, value_name = "DIR")]
     pub(super) checkpoint_dir: Option<PathBuf>,
 

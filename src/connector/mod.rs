@@ -50,6 +50,7 @@ pub use datagen::Datagen;
 #[doc(hidden)]
 pub use feed::{Feed, FeedEvent};
 pub use filesystem::Filesystem;
+pub(crate) use filesystem::local_path;
 pub use lines::{DecodedLines, Format, LineDecoder, LineEncoder};
 pub use memory::Memory;
 pub use nexmark::Nexmark;

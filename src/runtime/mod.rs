@@ -31,6 +31,7 @@ mod task;
 mod tests;
 
 pub use checkpoint::{CheckpointOptions, CheckpointStart, CheckpointStatus};
+pub(crate) use checkpoint::{below, is_in, is_used};
 #[doc(hidden)]
 pub use control::JobControl;
 pub use diagnose::{

@@ -1,10 +1,8 @@
 //! Where the jobs of a session have their checkpoints, and where they begin.
 
-use std::path::{Path, PathBuf};
-
 use super::Session;
 use crate::error::{Error, code};
-use crate::runtime::{CheckpointOptions, CheckpointStart};
+use crate::runtime::{CheckpointOptions, CheckpointStart, below, is_in, is_used};
 
 impl Session {
     /// From where the jobs to come begin, where the setting `execution.checkpoint.dir` is set: the n-th job of a session
@@ -30,12 +28,12 @@ impl Session {
             };
         };
         let number = self.jobs.0.started() + 1;
-        let folder = dir.join(format!("job-{number}"));
+        let folder = below(&dir, &format!("job-{number}"));
+        // An earlier run may have had jobs before this one and not have come to it.
+        let is_later = || Ok::<bool, Error>(number > 1 && !is_used(&folder)?);
         let start = match &self.checkpoint_start {
-            CheckpointStart::From(path) if is_below(path, &folder) => CheckpointStart::From(path.clone()),
-            CheckpointStart::From(_) | CheckpointStart::Newest if is_later(&folder, number) => {
-                CheckpointStart::Anew
-            }
+            CheckpointStart::From(path) if is_in(path, &folder) => CheckpointStart::From(path.clone()),
+            CheckpointStart::From(_) | CheckpointStart::Newest if is_later()? => CheckpointStart::Anew,
             CheckpointStart::From(_) => CheckpointStart::Newest,
             start => start.clone(),
         };
@@ -48,17 +46,6 @@ impl Session {
             statement: statement.to_owned(),
         }))
     }
-}
-
-fn is_below(path: &Path, folder: &Path) -> bool {
-    let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-    let parent: Option<PathBuf> = whole(path).parent().map(Path::to_path_buf);
-    parent.as_deref() == Some(whole(folder).as_path())
-}
-
-/// Whether an earlier run had jobs before this one, but has not come to it.
-fn is_later(folder: &Path, number: u64) -> bool {
-    number > 1 && !folder.exists()
 }
 
 fn nowhere() -> Error {

@@ -16,7 +16,7 @@ pub(super) struct FoundFile {
 }
 
 /// The path of a table's `'path'`: `file://` and `file:` are understood.
-pub(super) fn local_path(path: &str) -> &str {
+pub(crate) fn local_path(path: &str) -> &str {
     path.strip_prefix("file://").or_else(|| path.strip_prefix("file:")).unwrap_or(path)
 }
 

@@ -44,7 +44,8 @@ use std::time::Duration;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use serde_json::Value;
 
-use self::listing::{FoundFile, find_files, is_glob, local_path};
+pub(crate) use self::listing::local_path;
+use self::listing::{FoundFile, find_files, is_glob};
 pub(super) use self::placement::unwritable;
 use self::placement::{Place, Placement};
 use self::text_sink::TextSink;

@@ -4,13 +4,19 @@
 //! Invariant: what is visible is covered by a checkpoint, and a checkpoint is whole or not there.
 
 mod compare;
+mod folder;
+mod objects;
+mod place;
 mod store;
+#[cfg(test)]
+mod store_tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+pub(crate) use self::place::{below, is_in, is_used};
 use self::store::{About, Store, Stored};
 use super::channel::lock;
 use super::control::JobControl;
@@ -26,7 +32,8 @@ use crate::plan::StreamPlan;
 /// How a job is checkpointed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckpointOptions {
-    /// The folder of this job's checkpoints.
+    /// The folder of this job's checkpoints, or the URL of a place in an object store: `memory:///…` of this process,
+    /// and with the feature `object-stores` `s3://…`, `gs://…` and `az://…`.
     pub folder: PathBuf,
     /// Time from one to the next.
     pub interval: Duration,

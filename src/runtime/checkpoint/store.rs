@@ -1,26 +1,29 @@
-//! A folder with the checkpoints of a job: each a folder of its own that appears whole, or not at all.
+//! The checkpoints of a job: by number, each with a manifest that says what it is of and what its state has to be.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::compare;
+use super::place::{self, Entry, Parts, Place};
 use crate::error::{Error, code};
 use crate::plan::PlanPart;
 use crate::runtime::cut::{JobCut, bytes};
 
 /// What is written here; another number is read by another version.
 const FORMAT: u64 = 1;
-const MANIFEST: &str = "manifest.json";
-const STATE: &str = "state";
+pub(super) const MANIFEST: &str = "manifest.json";
+pub(super) const STATE: &str = "state";
 const PREFIX: &str = "chk-";
 
 /// See the module.
 #[derive(Debug, Clone)]
 pub(super) struct Store {
-    folder: PathBuf,
+    place: Arc<dyn Place>,
+    /// As a person wrote it.
+    path: PathBuf,
 }
 
 /// What a checkpoint is of.
@@ -48,30 +51,37 @@ pub(super) struct Stored {
 }
 
 impl Store {
-    /// The checkpoints in a folder, which is made if it is not there.
+    /// The checkpoints in a place; a folder is made if it is not there.
     ///
     /// # Errors
-    /// `K004` if it can't be.
-    pub(super) fn open(folder: &Path) -> Result<Self, Error> {
-        fs::create_dir_all(folder).map_err(|error| unwritten(folder, &error))?;
-        Ok(Self { folder: folder.to_path_buf() })
+    /// `K004` if it can't be, or for a URL of no store that is known.
+    pub(super) fn open(path: &Path) -> Result<Self, Error> {
+        Ok(Self { place: place::open(path)?, path: path.to_path_buf() })
     }
 
-    /// The folders of whole checkpoints by their numbers, the oldest first.
+    /// The same, where nothing is made.
     ///
     /// # Errors
-    /// `K002` if the folder can't be read.
-    pub(super) fn list(&self) -> Result<Vec<(u64, PathBuf)>, Error> {
-        let unread = |error: io::Error| unreadable(&self.folder, &error);
-        let mut found = Vec::new();
-        for entry in fs::read_dir(&self.folder).map_err(unread)? {
-            let path = entry.map_err(unread)?.path();
-            let name = path.file_name().and_then(|name| name.to_str());
-            if let Some(number) = name.and_then(|name| name.strip_prefix(PREFIX)?.parse().ok()) {
-                found.push((number, path));
-            }
-        }
-        found.sort();
+    /// `K004` for a URL of no store that is known.
+    pub(super) fn look(path: &Path) -> Result<Self, Error> {
+        Ok(Self { place: place::look(path)?, path: path.to_path_buf() })
+    }
+
+    /// The names of whole checkpoints by their numbers, the oldest first.
+    ///
+    /// # Errors
+    /// `K002` if nobody can look.
+    pub(super) fn list(&self) -> Result<Vec<(u64, String)>, Error> {
+        Ok(self.entries()?.into_iter().filter(|(_, entry)| !entry.is_rest).map(named).collect())
+    }
+
+    /// The same with what attempts have left.
+    fn entries(&self) -> Result<Vec<(u64, Entry)>, Error> {
+        let entries = self.place.list().map_err(|error| unreadable(&self.path, &error))?;
+        let number = |entry: &Entry| entry.name.strip_prefix(PREFIX)?.parse().ok();
+        let mut found: Vec<_> =
+            entries.into_iter().filter_map(|entry| Some((number(&entry)?, entry))).collect();
+        found.sort_by(|a, b| (a.0, &a.1.name).cmp(&(b.0, &b.1.name)));
         Ok(found)
     }
 
@@ -81,18 +91,15 @@ impl Store {
     /// `K001` if there is none, `K002` if none is whole.
     pub(super) fn newest(&self) -> Result<(Stored, Vec<Error>), Error> {
         let mut wrong = Vec::new();
-        for (_, path) in self.list()?.into_iter().rev() {
-            match Self::load(&path) {
+        for (_, name) in self.list()?.into_iter().rev() {
+            match self.read(&name) {
                 Ok(stored) => return Ok((stored, wrong)),
                 Err(error) => wrong.push(error),
             }
         }
         let missing = || {
-            Error::run(
-                code::NO_CHECKPOINT,
-                format!("there is no checkpoint in \"{}\"", self.folder.display()),
-            )
-            .hint("Leave out --resume to begin anew, or name the folder that the job was run with.")
+            Error::run(code::NO_CHECKPOINT, format!("there is no checkpoint in \"{}\"", self.path.display()))
+                .hint("Leave out --resume to begin anew, or name the folder that the job was run with.")
         };
         Err(wrong.into_iter().next().unwrap_or_else(missing))
     }
@@ -102,14 +109,20 @@ impl Store {
     /// # Errors
     /// `K001` if there is none, `K002` if it is not whole or of another version.
     pub(super) fn load(path: &Path) -> Result<Stored, Error> {
-        let manifest = match fs::read(path.join(MANIFEST)) {
+        let (place, name) = place::split(path);
+        Self::look(&place)?.read(&name)
+    }
+
+    fn read(&self, name: &str) -> Result<Stored, Error> {
+        let path = place::below(&self.path, name);
+        let manifest = match self.place.manifest(name) {
             Ok(manifest) => manifest,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let message = format!("there is no checkpoint \"{}\"", path.display());
                 return Err(Error::run(code::NO_CHECKPOINT, message)
                     .hint("Name a folder chk-… below that of --checkpoint-dir."));
             }
-            Err(error) => return Err(unreadable(path, &error)),
+            Err(error) => return Err(unreadable(&path, &error)),
         };
         let torn = |what: &str| {
             Error::run(
@@ -145,16 +158,17 @@ impl Store {
             taken_us: manifest.get("taken_us").and_then(Value::as_i64).ok_or_else(missing)?,
             is_over: manifest.get("over").and_then(Value::as_bool).ok_or_else(missing)?,
         };
-        let state = fs::read(path.join(STATE)).map_err(|error| unreadable(path, &error))?;
+        let crc32 = number("crc32").and_then(|crc32| u32::try_from(crc32).ok()).ok_or_else(missing)?;
+        let state = self.place.state(name, crc32).map_err(|error| unreadable(&path, &error))?;
         if number("bytes") != Some(state.len() as u64) {
             return Err(torn("its state has another length"));
         }
-        if number("crc32") != Some(u64::from(crc32fast::hash(&state))) {
+        if crc32 != crc32fast::hash(&state) {
             return Err(torn("its state was changed"));
         }
         let cut = bytes::read(&state)?;
         let number = number("number").ok_or_else(missing)?;
-        Ok(Stored { path: path.to_path_buf(), number, about, cut })
+        Ok(Stored { path, number, about, cut })
     }
 
     /// Writes a checkpoint. Gives its bytes.
@@ -163,6 +177,7 @@ impl Store {
     /// `K004` with the path and the system's reason; then nothing of it stays.
     pub(super) fn write(&self, number: u64, about: &About, cut: &JobCut) -> Result<u64, Error> {
         let state = bytes::write(cut)?;
+        let (bytes, crc32) = (state.len() as u64, crc32fast::hash(&state));
         let manifest = json!({
             "format": FORMAT,
             "version": env!("CARGO_PKG_VERSION"),
@@ -173,30 +188,13 @@ impl Store {
             "parallelism": about.parallelism,
             "taken_us": about.taken_us,
             "over": about.is_over,
-            "bytes": state.len(),
-            "crc32": crc32fast::hash(&state),
+            "bytes": bytes,
+            "crc32": crc32,
         });
-        let whole = self.folder.join(format!("{PREFIX}{number:08}"));
-        let begun = self.folder.join(format!(".{PREFIX}{number:08}.inprogress"));
-        let write = || -> io::Result<()> {
-            match fs::remove_dir_all(&begun) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-            fs::create_dir(&begun)?;
-            write_file(&begun.join(STATE), &state)?;
-            write_file(&begun.join(MANIFEST), format!("{manifest:#}\n").as_bytes())?;
-            sync_folder(&begun);
-            fs::rename(&begun, &whole)?;
-            sync_folder(&self.folder);
-            Ok(())
-        };
-        write().map_err(|error| {
-            // What can't be removed either is hidden and taken for nothing.
-            let _ = fs::remove_dir_all(&begun);
-            unwritten(&whole, &error)
-        })?;
-        Ok(state.len() as u64)
+        let name = format!("{PREFIX}{number:08}");
+        let parts = Parts { state, crc32, manifest: format!("{manifest:#}\n").into_bytes() };
+        self.place.put(&name, parts).map_err(|error| unwritten(&place::below(&self.path, &name), &error))?;
+        Ok(bytes)
     }
 
     /// Removes the checkpoints behind this one, whole or not.
@@ -204,40 +202,39 @@ impl Store {
     /// # Errors
     /// `K004` if one can't be removed.
     pub(super) fn forget_behind(&self, number: u64) -> Result<(), Error> {
-        let mut behind = self.list()?.into_iter().filter(|(other, _)| *other > number);
-        behind.try_for_each(|(_, path)| fs::remove_dir_all(&path).map_err(|error| unwritten(&path, &error)))
+        let mut behind = self.entries()?.into_iter().filter(|(other, _)| *other > number).map(named);
+        behind.try_for_each(|(_, name)| self.remove(&name))
     }
 
     /// Keeps the newest ones only.
     pub(super) fn prune(&self, retained: usize) -> Result<(), Error> {
         let all = self.list()?;
         let surplus = all.len().saturating_sub(retained.max(1));
-        for (_, path) in all.into_iter().take(surplus) {
-            fs::remove_dir_all(&path).map_err(|error| unwritten(&path, &error))?;
-        }
-        Ok(())
+        all.iter().take(surplus).try_for_each(|(_, name)| self.remove(name))
+    }
+
+    fn remove(&self, name: &str) -> Result<(), Error> {
+        self.place.remove(name).map_err(|error| unwritten(&place::below(&self.path, name), &error))
     }
 }
 
-fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut file = File::create_new(path)?;
-    file.write_all(content)?;
-    file.sync_all()
-}
-
-/// A name survives a power cut only when its folder is on disk, too. Not all systems can.
-fn sync_folder(folder: &Path) {
-    if let Ok(folder) = File::open(folder) {
-        let _ = folder.sync_all();
-    }
+fn named((number, entry): (u64, Entry)) -> (u64, String) {
+    (number, entry.name)
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Error {
-    Error::run(code::BAD_CHECKPOINT, format!("can't read checkpoint \"{}\": {error}", path.display()))
-        .hint("Check that the folder is there and may be read.")
+    Error::run(code::BAD_CHECKPOINT, format!("can't read checkpoint \"{}\": {error}", path.display())).hint(
+        match place::is_remote(path) {
+            true => "Check the URL, and that the credentials in the environment may read there.",
+            false => "Check that the folder is there and may be read.",
+        },
+    )
 }
 
-fn unwritten(path: &Path, error: &io::Error) -> Error {
+pub(super) fn unwritten(path: &Path, error: &io::Error) -> Error {
     Error::run(code::UNWRITTEN_CHECKPOINT, format!("can't write checkpoint \"{}\": {error}", path.display()))
-        .hint("Check that there is room on the disk, and that the folder may be written.")
+        .hint(match place::is_remote(path) {
+            true => "Check the URL, and that the credentials in the environment may write there.",
+            false => "Check that there is room on the disk, and that the folder may be written.",
+        })
 }

@@ -1,0 +1,140 @@
+//! Where the checkpoints of a job are: a folder, or the URL of an object store.
+
+use std::fmt::Debug;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::folder::Folder;
+use super::objects;
+use crate::connector::local_path;
+use crate::error::Error;
+
+/// Keeps checkpoints by name, each of which is there as a whole or not at all.
+pub(super) trait Place: Debug + Send + Sync {
+    /// What is there, in any order.
+    fn list(&self) -> io::Result<Vec<Entry>>;
+
+    /// Adds a checkpoint. When it fails nothing of it is there.
+    fn put(&self, name: &str, parts: Parts) -> io::Result<()>;
+
+    /// The manifest of a checkpoint; an error of the kind `NotFound` if there is none.
+    fn manifest(&self, name: &str) -> io::Result<Vec<u8>>;
+
+    /// The state that a manifest is about, by its checksum.
+    fn state(&self, name: &str, crc32: u32) -> io::Result<Vec<u8>>;
+
+    /// Removes a checkpoint, or what is left of one.
+    fn remove(&self, name: &str) -> io::Result<()>;
+}
+
+/// What a checkpoint is written as.
+pub(super) struct Parts {
+    pub(super) state: Vec<u8>,
+    pub(super) crc32: u32,
+    pub(super) manifest: Vec<u8>,
+}
+
+/// Something that stands in a place.
+pub(super) struct Entry {
+    pub(super) name: String,
+    /// It is known that it has no manifest: what an attempt has left.
+    pub(super) is_rest: bool,
+}
+
+/// Opens a place; a folder is made if it is not there.
+///
+/// # Errors
+/// `K004` if that can't be.
+pub(super) fn open(place: &Path) -> Result<Arc<dyn Place>, Error> {
+    Ok(match url_of(place) {
+        Some(url) => objects::open(url)?,
+        None => Arc::new(Folder::open(local(place))?),
+    })
+}
+
+/// The same, where nothing is made.
+///
+/// # Errors
+/// `K004` for a URL of no store that is known.
+pub(super) fn look(place: &Path) -> Result<Arc<dyn Place>, Error> {
+    Ok(match url_of(place) {
+        Some(url) => objects::open(url)?,
+        None => Arc::new(Folder::at(local(place))),
+    })
+}
+
+/// What is named so in a place.
+pub(crate) fn below(place: &Path, name: &str) -> PathBuf {
+    match url_of(place) {
+        Some(url) => PathBuf::from(format!("{}/{name}", url.trim_end_matches('/'))),
+        None => place.join(name),
+    }
+}
+
+/// The place of something, and how it is named there.
+pub(super) fn split(path: &Path) -> (PathBuf, String) {
+    if let Some((place, name)) = url_of(path).and_then(|url| url.trim_end_matches('/').rsplit_once('/')) {
+        return (PathBuf::from(place), name.to_owned());
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    (path.parent().unwrap_or(path).to_path_buf(), name)
+}
+
+/// Whether a checkpoint is one of those in a place.
+pub(crate) fn is_in(path: &Path, place: &Path) -> bool {
+    let whole = |path: &Path| match url_of(path) {
+        Some(url) => PathBuf::from(url.trim_end_matches('/')),
+        None => std::path::absolute(local(path)).unwrap_or_else(|_| path.to_path_buf()),
+    };
+    whole(&split(path).0) == whole(place)
+}
+
+/// Whether a job has begun to use a place.
+///
+/// # Errors
+/// `K002` if nobody can look, `K004` for a URL of no store that is known.
+pub(crate) fn is_used(place: &Path) -> Result<bool, Error> {
+    match url_of(place) {
+        Some(_) => Ok(!super::store::Store::look(place)?.list()?.is_empty()),
+        None => Ok(local(place).exists()),
+    }
+}
+
+/// A URL that is not about files of this machine.
+fn url_of(place: &Path) -> Option<&str> {
+    let text = place.to_str()?;
+    (text.contains("://") && local_path(text) == text).then_some(text)
+}
+
+/// Whether it is in an object store.
+pub(super) fn is_remote(place: &Path) -> bool {
+    url_of(place).is_some()
+}
+
+fn local(place: &Path) -> &Path {
+    place.to_str().map_or(place, |text| Path::new(local_path(text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_folders_and_urls() {
+        let job = |place: &str| below(Path::new(place), "job-1").to_string_lossy().into_owned();
+        assert_eq!(job("state"), "state/job-1");
+        assert_eq!(job("memory:///state"), "memory:///state/job-1");
+        assert_eq!(job("s3://bucket/"), "s3://bucket/job-1");
+        assert_eq!(job("file:///tmp/state"), "file:///tmp/state/job-1");
+        let is_in = |path: &str, place: &str| is_in(Path::new(path), Path::new(place));
+        assert!(is_in("state/job-1/chk-1", "./state/job-1"));
+        assert!(is_in("/a/job-1/chk-1", "file:///a/job-1"));
+        assert!(is_in("file:///a/job-1/chk-1/", "/a/job-1"));
+        assert!(is_in("memory:///a/job-1/chk-1/", "memory:///a/job-1"));
+        assert!(!is_in("memory:///a/job-1/chk-1", "memory:///a/job-2"));
+        assert!(!is_in("state/job-1/chk-1", "memory:///state/job-1"));
+        assert!(!is_in("state/job-11/chk-1", "state/job-1"));
+        assert_eq!(split(Path::new("s3://b/job-1/chk-7/")), ("s3://b/job-1".into(), "chk-7".to_owned()));
+    }
+}
