@@ -6,7 +6,7 @@
 //! Invariant: nothing here knows files, or when a checkpoint is taken. Columns are shared, not copied.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::io::Cursor;
+use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatchOptions, StringArray, UInt32Array,
 };
 use arrow::compute::{concat_batches, filter_record_batch};
-use arrow::datatypes::{Field, Int64Type, Schema, SchemaRef, UInt32Type};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, UInt32Type};
 use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
@@ -28,6 +28,10 @@ use crate::stream::now;
 /// Keys of the metadata of a table's schema where it is written.
 const NAME: &str = "tidegate.name";
 const OWNER: &str = "tidegate.owner";
+/// What stands behind a table: streams of Arrow IPC that were cut short may look whole.
+const END: &[u8; 4] = b"\nend";
+/// Rows that are written at once.
+const PIECE_ROWS: usize = 65_536;
 
 /// Takes what an operator keeps.
 #[derive(Debug, Default)]
@@ -476,12 +480,11 @@ impl OperatorState {
         rows.map(RecordBatch::get_array_memory_size).sum()
     }
 
-    /// Writes it behind what is in `into`: each table as a stream of Arrow IPC behind its length, the numbers at
-    /// last, as a table without a name.
+    /// Writes it: each table as a stream of Arrow IPC, the numbers at last, as a table without a name.
     ///
     /// # Errors
-    /// An internal error for columns that can't be written.
-    pub fn write(&self, into: &mut Vec<u8>) -> Result<(), Error> {
+    /// An internal error for columns that can't be written, and where `into` takes no more.
+    pub fn write(&self, into: &mut dyn Write) -> Result<(), Error> {
         for (name, table) in &self.tables {
             let mut rows = table.batches()?.peekable();
             let first = match rows.peek() {
@@ -490,6 +493,10 @@ impl OperatorState {
                 Some(Err(error)) => return Err(error.clone()),
             };
             let about = [(NAME, name.clone()), (OWNER, table.owner.to_text())];
+            let rows = rows.flat_map(|rows| match rows {
+                Ok(rows) => pieces(rows).map(Ok).collect(),
+                Err(error) => vec![Err(error)],
+            });
             write_batches(&first, &about, rows, into)?;
         }
         let names = StringArray::from_iter_values(self.numbers.keys());
@@ -502,7 +509,7 @@ impl OperatorState {
     ///
     /// # Errors
     /// `K002` for anything else.
-    pub fn read(from: &mut &[u8]) -> Result<Self, Error> {
+    pub fn read(from: &mut dyn Read) -> Result<Self, Error> {
         let mut state = Self::default();
         loop {
             let (schema, rows) = read_table(from)?;
@@ -541,7 +548,7 @@ pub(crate) fn write_table(
     schema: &SchemaRef,
     about: &[(&str, String)],
     rows: &[RecordBatch],
-    into: &mut Vec<u8>,
+    into: &mut dyn Write,
 ) -> Result<(), Error> {
     write_batches(schema, about, rows.iter().cloned().map(Ok), into)
 }
@@ -550,33 +557,44 @@ fn write_batches(
     schema: &SchemaRef,
     about: &[(&str, String)],
     rows: impl Iterator<Item = Result<RecordBatch, Error>>,
-    into: &mut Vec<u8>,
+    into: &mut dyn Write,
 ) -> Result<(), Error> {
     let fault = |error: ArrowError| Error::internal("state", error);
     let about: HashMap<String, String> =
         about.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
     let schema = Schema::new_with_metadata(schema.fields().clone(), about);
-    let start = into.len();
-    into.extend_from_slice(&[0; 8]);
     let mut writer = StreamWriter::try_new(&mut *into, &schema).map_err(fault)?;
     for rows in rows {
         writer.write(&rows?).map_err(fault)?;
     }
     writer.finish().map_err(fault)?;
     drop(writer);
-    let length = (into.len() - start - 8) as u64;
-    into[start..start + 8].copy_from_slice(&length.to_le_bytes());
-    Ok(())
+    into.write_all(END).map_err(|error| Error::internal("state", error))
 }
 
-pub(crate) fn read_table(from: &mut &[u8]) -> Result<(SchemaRef, Vec<RecordBatch>), Error> {
-    let (length, rest) = from.split_first_chunk::<8>().ok_or_else(|| misfit("it ends early"))?;
-    let length = usize::try_from(u64::from_le_bytes(*length)).map_err(misfit)?;
-    let (stream, rest) = rest.split_at_checked(length).ok_or_else(|| misfit("it ends early"))?;
-    *from = rest;
-    let reader = StreamReader::try_new(Cursor::new(stream), None).map_err(misfit)?;
+/// The rows in pieces: each is copied when it is written.
+fn pieces(rows: RecordBatch) -> impl Iterator<Item = RecordBatch> {
+    // A piece of these is written with all that the whole refers to.
+    let is_whole = |column: &ArrayRef| {
+        let kind = column.data_type();
+        kind.is_nested()
+            || matches!(kind, DataType::Utf8View | DataType::BinaryView | DataType::Dictionary(..))
+    };
+    let count = rows.num_rows().max(1);
+    let step = if rows.columns().iter().any(is_whole) { count } else { PIECE_ROWS };
+    (0..count).step_by(step).map(move |from| rows.slice(from, step.min(rows.num_rows() - from)))
+}
+
+pub(crate) fn read_table(from: &mut dyn Read) -> Result<(SchemaRef, Vec<RecordBatch>), Error> {
+    let mut reader = StreamReader::try_new(&mut *from, None).map_err(misfit)?;
     let schema = reader.schema();
-    let rows = reader.collect::<Result<_, _>>().map_err(misfit)?;
+    let rows = reader.by_ref().collect::<Result<_, _>>().map_err(misfit)?;
+    drop(reader);
+    let mut end = [0; END.len()];
+    from.read_exact(&mut end).map_err(|_| misfit("it ends early"))?;
+    if end != *END {
+        return Err(misfit("a table has no end"));
+    }
     Ok((schema, rows))
 }
 

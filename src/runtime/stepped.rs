@@ -110,7 +110,7 @@ impl Stepped {
         schedule: Schedule,
         cut: &[u8],
     ) -> Result<Self, Error> {
-        Self::start_or_resume(plan, connectors, options, schedule, Some(&bytes::read(cut)?))
+        Self::start_or_resume(plan, connectors, options, schedule, Some(&bytes::read(&mut &*cut)?))
     }
 
     fn start_or_resume(
@@ -182,7 +182,9 @@ impl Stepped {
                 sink.pending.clone_from(&waiting);
             }
         }
-        bytes::write(&cut)
+        let mut written = Vec::new();
+        bytes::write(&cut, &mut written)?;
+        Ok(written)
     }
 
     /// Takes its own place as another process would after a stop: goes on from a [cut](Self::cut), with the rows that

@@ -1,10 +1,10 @@
 //! Checkpoints in a folder: each a folder of its own that appears by its name, when all of it is on the disk.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use super::place::{Entry, Parts, Place};
+use super::place::{Draft, Entry, Place, State, Summed, Unwritten};
 use super::store::{MANIFEST, STATE, unwritten};
 use crate::error::Error;
 
@@ -38,20 +38,23 @@ impl Place for Folder {
         Ok(entries)
     }
 
-    fn put(&self, name: &str, parts: Parts) -> io::Result<()> {
+    fn put(&self, name: &str, draft: &Draft<'_>) -> Result<u64, Unwritten> {
         let (whole, begun) = (self.0.join(name), self.0.join(format!(".{name}.inprogress")));
-        let write = || -> io::Result<()> {
+        let write = || -> Result<u64, Unwritten> {
             match fs::remove_dir_all(&begun) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
                 _ => {}
             }
             fs::create_dir(&begun)?;
-            write_file(&begun.join(STATE), &parts.state)?;
-            write_file(&begun.join(MANIFEST), &parts.manifest)?;
+            // Piece by piece: a state may be as large as half of the memory.
+            let state = BufWriter::with_capacity(1 << 20, File::create_new(begun.join(STATE))?);
+            let (state, bytes, crc32) = Summed::new(state).take(draft)?;
+            state.get_ref().sync_all()?;
+            write_file(&begun.join(MANIFEST), &(draft.manifest)(bytes, crc32))?;
             sync_folder(&begun);
             fs::rename(&begun, &whole)?;
             sync_folder(&self.0);
-            Ok(())
+            Ok(bytes)
         };
         write().inspect_err(|_| {
             // What can't be removed either is hidden and taken for nothing.
@@ -63,8 +66,8 @@ impl Place for Folder {
         fs::read(self.0.join(name).join(MANIFEST))
     }
 
-    fn state(&self, name: &str, _crc32: u32) -> io::Result<Vec<u8>> {
-        fs::read(self.0.join(name).join(STATE))
+    fn state(&self, name: &str, _crc32: u32) -> io::Result<State> {
+        Ok(State::File(self.0.join(name).join(STATE)))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {

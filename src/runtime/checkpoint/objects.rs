@@ -14,7 +14,7 @@ use object_store::{
 use tokio::runtime::Runtime;
 use url::Url;
 
-use super::place::{Entry, Parts, Place};
+use super::place::{Draft, Entry, Place, State, Summed, Unwritten};
 use super::store::{MANIFEST, STATE};
 use crate::error::{Error, code};
 use crate::runtime::channel::lock;
@@ -195,23 +195,26 @@ impl Place for Objects {
         Ok(entries)
     }
 
-    fn put(&self, name: &str, parts: Parts) -> io::Result<()> {
-        let state = self.key(name, &state_name(parts.crc32));
-        let put = self.put_state(&state, parts.state).and_then(|()| self.put_manifest(name, &parts.manifest));
-        put.inspect_err(|_| {
+    fn put(&self, name: &str, draft: &Draft<'_>) -> Result<u64, Unwritten> {
+        let (content, bytes, crc32) = Summed::new(Vec::new()).take(draft)?;
+        let state = self.key(name, &state_name(crc32));
+        let manifest = (draft.manifest)(bytes, crc32);
+        let put = self.put_state(&state, content).and_then(|()| self.put_manifest(name, &manifest));
+        let put = put.inspect_err(|_| {
             // A manifest that may have arrived needs its state; else what stays here is taken for nothing.
             if lock(&self.doubtful).is_none() {
                 let _ = wait(async { Ok(self.store.delete(&state).await?) });
             }
-        })
+        });
+        Ok(put.map(|()| bytes)?)
     }
 
     fn manifest(&self, name: &str) -> io::Result<Vec<u8>> {
         self.get(&self.key(name, MANIFEST))
     }
 
-    fn state(&self, name: &str, crc32: u32) -> io::Result<Vec<u8>> {
-        self.get(&self.key(name, &state_name(crc32)))
+    fn state(&self, name: &str, crc32: u32) -> io::Result<State> {
+        self.get(&self.key(name, &state_name(crc32))).map(State::Here)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {

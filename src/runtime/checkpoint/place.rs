@@ -1,7 +1,8 @@
 //! Where the checkpoints of a job are: a folder, or the URL of an object store.
 
 use std::fmt::Debug;
-use std::io;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,24 +16,110 @@ pub(super) trait Place: Debug + Send + Sync {
     /// What is there, in any order.
     fn list(&self) -> io::Result<Vec<Entry>>;
 
-    /// Adds a checkpoint. When it fails nothing of it is there.
-    fn put(&self, name: &str, parts: Parts) -> io::Result<()>;
+    /// Adds a checkpoint; the bytes of its state. When it fails nothing of it is there.
+    fn put(&self, name: &str, draft: &Draft<'_>) -> Result<u64, Unwritten>;
 
     /// The manifest of a checkpoint; an error of the kind `NotFound` if there is none.
     fn manifest(&self, name: &str) -> io::Result<Vec<u8>>;
 
     /// The state that a manifest is about, by its checksum.
-    fn state(&self, name: &str, crc32: u32) -> io::Result<Vec<u8>>;
+    fn state(&self, name: &str, crc32: u32) -> io::Result<State>;
 
     /// Removes a checkpoint, or what is left of one.
     fn remove(&self, name: &str) -> io::Result<()>;
 }
 
-/// What a checkpoint is written as.
-pub(super) struct Parts {
-    pub(super) state: Vec<u8>,
-    pub(super) crc32: u32,
-    pub(super) manifest: Vec<u8>,
+/// A checkpoint that is to be written.
+pub(super) struct Draft<'a> {
+    /// Writes the state.
+    pub(super) state: &'a dyn Fn(&mut dyn Write) -> Result<(), Error>,
+    /// The manifest of a state of so many bytes with this checksum.
+    pub(super) manifest: &'a dyn Fn(u64, u32) -> Vec<u8>,
+}
+
+/// Why a checkpoint is not there.
+#[derive(Debug)]
+pub(super) enum Unwritten {
+    /// The system, or the store, did not take it.
+    System(io::Error),
+    /// Its state can't be told.
+    State(Error),
+}
+
+impl From<io::Error> for Unwritten {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+/// A state that was found.
+pub(super) enum State {
+    Here(Vec<u8>),
+    File(PathBuf),
+}
+
+impl State {
+    /// Its bytes, from the start.
+    pub(super) fn open(&self) -> io::Result<Box<dyn Read + '_>> {
+        Ok(match self {
+            Self::Here(bytes) => Box::new(bytes.as_slice()),
+            Self::File(path) => Box::new(BufReader::with_capacity(1 << 20, File::open(path)?)),
+        })
+    }
+
+    /// How many they are, and their checksum.
+    pub(super) fn sum(&self) -> io::Result<(u64, u32)> {
+        let mut summed = Summed::new(io::sink());
+        io::copy(&mut self.open()?, &mut summed)?;
+        Ok(summed.sum())
+    }
+}
+
+/// Counts bytes that are written, with their checksum, and keeps the reason why one was not.
+pub(super) struct Summed<W> {
+    into: W,
+    crc32: crc32fast::Hasher,
+    bytes: u64,
+    failure: Option<io::Error>,
+}
+
+impl<W: Write> Summed<W> {
+    pub(super) fn new(into: W) -> Self {
+        Self { into, crc32: crc32fast::Hasher::new(), bytes: 0, failure: None }
+    }
+
+    fn sum(&self) -> (u64, u32) {
+        (self.bytes, self.crc32.clone().finalize())
+    }
+
+    /// Writes a state; where it went, how many bytes it has, and its checksum.
+    pub(super) fn take(mut self, draft: &Draft<'_>) -> Result<(W, u64, u32), Unwritten> {
+        let written = (draft.state)(&mut self).map_err(Unwritten::State);
+        if let Some(failure) = self.failure.take() {
+            return Err(failure.into());
+        }
+        written?;
+        self.into.flush()?;
+        let (bytes, crc32) = self.sum();
+        Ok((self.into, bytes, crc32))
+    }
+}
+
+impl<W: Write> Write for Summed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.into.write(bytes).map_err(|error| {
+            let told = io::Error::new(error.kind(), error.to_string());
+            self.failure.get_or_insert(error);
+            told
+        })?;
+        self.crc32.update(&bytes[..written]);
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.into.flush()
+    }
 }
 
 /// Something that stands in a place.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::compare;
-use super::place::{self, Entry, Parts, Place};
+use super::place::{self, Draft, Entry, Place, Unwritten};
 use crate::error::{Error, code};
 use crate::plan::PlanPart;
 use crate::runtime::cut::{JobCut, bytes};
@@ -159,14 +159,17 @@ impl Store {
             is_over: manifest.get("over").and_then(Value::as_bool).ok_or_else(missing)?,
         };
         let crc32 = number("crc32").and_then(|crc32| u32::try_from(crc32).ok()).ok_or_else(missing)?;
-        let state = self.place.state(name, crc32).map_err(|error| unreadable(&path, &error))?;
-        if number("bytes") != Some(state.len() as u64) {
+        let unread = |error: io::Error| unreadable(&path, &error);
+        let state = self.place.state(name, crc32).map_err(unread)?;
+        // All of it before anything is taken from it.
+        let (bytes, sum) = state.sum().map_err(unread)?;
+        if number("bytes") != Some(bytes) {
             return Err(torn("its state has another length"));
         }
-        if crc32 != crc32fast::hash(&state) {
+        if crc32 != sum {
             return Err(torn("its state was changed"));
         }
-        let cut = bytes::read(&state)?;
+        let cut = bytes::read(&mut state.open().map_err(unread)?)?;
         let number = number("number").ok_or_else(missing)?;
         Ok(Stored { path, number, about, cut })
     }
@@ -176,25 +179,28 @@ impl Store {
     /// # Errors
     /// `K004` with the path and the system's reason; then nothing of it stays.
     pub(super) fn write(&self, number: u64, about: &About, cut: &JobCut) -> Result<u64, Error> {
-        let state = bytes::write(cut)?;
-        let (bytes, crc32) = (state.len() as u64, crc32fast::hash(&state));
-        let manifest = json!({
-            "format": FORMAT,
-            "version": env!("CARGO_PKG_VERSION"),
-            "number": number,
-            "statement": about.statement,
-            "plan": about.plan,
-            "parts": compare::to_json(&about.parts),
-            "parallelism": about.parallelism,
-            "taken_us": about.taken_us,
-            "over": about.is_over,
-            "bytes": bytes,
-            "crc32": crc32,
-        });
+        let manifest = |bytes: u64, crc32: u32| {
+            let manifest = json!({
+                "format": FORMAT,
+                "version": env!("CARGO_PKG_VERSION"),
+                "number": number,
+                "statement": about.statement,
+                "plan": about.plan,
+                "parts": compare::to_json(&about.parts),
+                "parallelism": about.parallelism,
+                "taken_us": about.taken_us,
+                "over": about.is_over,
+                "bytes": bytes,
+                "crc32": crc32,
+            });
+            format!("{manifest:#}\n").into_bytes()
+        };
         let name = format!("{PREFIX}{number:08}");
-        let parts = Parts { state, crc32, manifest: format!("{manifest:#}\n").into_bytes() };
-        self.place.put(&name, parts).map_err(|error| unwritten(&place::below(&self.path, &name), &error))?;
-        Ok(bytes)
+        let draft = Draft { state: &|into| bytes::write(cut, into), manifest: &manifest };
+        self.place.put(&name, &draft).map_err(|failure| match failure {
+            Unwritten::System(error) => unwritten(&place::below(&self.path, &name), &error),
+            Unwritten::State(error) => error,
+        })
     }
 
     /// Removes the checkpoints behind this one, whole or not.

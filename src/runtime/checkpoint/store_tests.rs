@@ -1,6 +1,7 @@
 //! Checkpoints in a folder and in an object store, and stores that fail.
 
 use std::fmt;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +16,7 @@ use object_store::{
 };
 
 use super::objects::Objects;
-use super::place::{self, Parts, Place};
+use super::place::{self, Draft, Place, Unwritten};
 use super::store::{About, Store};
 use crate::runtime::cut::{JobCut, TaskCut};
 
@@ -265,9 +266,29 @@ fn faulty(store: &Arc<Faulty>) -> Objects {
     Objects::new(Arc::clone(store) as Arc<dyn ObjectStore>, Key::from("x"), 1 << 20)
 }
 
-fn parts(state: &str, manifest: &str) -> Parts {
-    let state = state.as_bytes().to_vec();
-    Parts { crc32: crc32fast::hash(&state), state, manifest: manifest.as_bytes().to_vec() }
+fn put(objects: &Objects, name: &str, state: &str, manifest: &str) -> std::io::Result<u64> {
+    let draft = Draft {
+        state: &|into| {
+            into.write_all(state.as_bytes()).unwrap();
+            Ok(())
+        },
+        manifest: &|bytes, crc32| {
+            assert_eq!((bytes, crc32), (state.len() as u64, crc32fast::hash(state.as_bytes())));
+            manifest.as_bytes().to_vec()
+        },
+    };
+    objects.put(name, &draft).map_err(|failure| match failure {
+        Unwritten::System(error) => error,
+        Unwritten::State(error) => panic!("{error}"),
+    })
+}
+
+/// The state with this content.
+fn state(objects: &Objects, name: &str, content: &str) -> Vec<u8> {
+    let mut read = Vec::new();
+    let found = objects.state(name, crc32fast::hash(content.as_bytes())).unwrap();
+    found.open().unwrap().read_to_end(&mut read).unwrap();
+    read
 }
 
 fn names(objects: &Objects) -> Vec<(String, bool)> {
@@ -282,14 +303,14 @@ fn a_manifest_that_does_not_arrive_leaves_no_checkpoint() {
     let store = Arc::new(Faulty::default());
     let objects = faulty(&store);
     *store.fault.lock().unwrap() = Some(Fault::Lost);
-    let error = objects.put("chk-1", parts("one", "first")).err().unwrap();
+    let error = put(&objects, "chk-1", "one", "first").err().unwrap();
     assert!(error.to_string().contains("connection was lost"), "{error}");
     assert_eq!(names(&objects), [("chk-1".to_owned(), true)]);
     assert_eq!(objects.manifest("chk-1").err().unwrap().kind(), std::io::ErrorKind::NotFound);
-    objects.put("chk-1", parts("two", "second")).unwrap();
+    put(&objects, "chk-1", "two", "second").unwrap();
     assert_eq!(names(&objects), [("chk-1".to_owned(), false)]);
     assert_eq!(objects.manifest("chk-1").unwrap(), b"second");
-    assert_eq!(objects.state("chk-1", crc32fast::hash(b"two")).unwrap(), b"two");
+    assert_eq!(state(&objects, "chk-1", "two"), b"two");
     objects.remove("chk-1").unwrap();
     assert_eq!(names(&objects), []);
     assert_eq!(store.inner_keys(), Vec::<String>::new(), "nothing is left");
@@ -300,30 +321,30 @@ fn a_manifest_that_arrived_untold_is_replaced_with_its_state() {
     let store = Arc::new(Faulty::default());
     let objects = faulty(&store);
     *store.fault.lock().unwrap() = Some(Fault::Unanswered);
-    objects.put("chk-1", parts("one", "first")).err().unwrap();
+    put(&objects, "chk-1", "one", "first").err().unwrap();
     // It is there, and whole.
     assert_eq!(objects.manifest("chk-1").unwrap(), b"first");
-    assert_eq!(objects.state("chk-1", crc32fast::hash(b"one")).unwrap(), b"one");
-    objects.put("chk-1", parts("two", "second")).unwrap();
+    assert_eq!(state(&objects, "chk-1", "one"), b"one");
+    put(&objects, "chk-1", "two", "second").unwrap();
     assert_eq!(objects.manifest("chk-1").unwrap(), b"second");
-    assert_eq!(objects.state("chk-1", crc32fast::hash(b"two")).unwrap(), b"two");
+    assert_eq!(state(&objects, "chk-1", "two"), b"two");
     // A request that is sent twice finds its own.
-    objects.put("chk-1", parts("two", "second")).unwrap();
+    put(&objects, "chk-1", "two", "second").unwrap();
 }
 
 #[test]
 fn two_runs_do_not_write_over_each_other() {
     let store = Arc::new(Faulty::default());
     let (first, second) = (faulty(&store), faulty(&store));
-    first.put("chk-1", parts("one", "first")).unwrap();
-    let error = second.put("chk-1", parts("two", "second")).err().unwrap();
+    put(&first, "chk-1", "one", "first").unwrap();
+    let error = put(&second, "chk-1", "two", "second").err().unwrap();
     assert!(error.to_string().contains("another run"), "{error}");
     assert_eq!(first.manifest("chk-1").unwrap(), b"first");
-    assert_eq!(first.state("chk-1", crc32fast::hash(b"one")).unwrap(), b"one");
+    assert_eq!(state(&first, "chk-1", "one"), b"one");
     assert_eq!(store.inner_keys().len(), 2, "what the second one sent is removed");
     // Again, with the number that the other one has.
-    second.put("chk-1", parts("two", "second")).err().unwrap();
-    second.put("chk-2", parts("two", "second")).unwrap();
+    put(&second, "chk-1", "two", "second").err().unwrap();
+    put(&second, "chk-2", "two", "second").unwrap();
 }
 
 #[test]
@@ -331,7 +352,7 @@ fn a_permission_that_is_missing_is_told() {
     let store = Arc::new(Faulty::default());
     let objects = faulty(&store);
     *store.denies.lock().unwrap() = true;
-    let error = objects.put("chk-1", parts("one", "first")).err().unwrap();
+    let error = put(&objects, "chk-1", "one", "first").err().unwrap();
     assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
     assert_eq!(names(&objects), []);
 }
@@ -343,8 +364,8 @@ fn large_states_are_sent_in_parts() {
     for length in [9, 10, 11, 40, 41] {
         let state: String = (0..length).map(|at| char::from(b'a' + (at % 26) as u8)).collect();
         let name = format!("chk-{length}");
-        objects.put(&name, parts(&state, "m")).unwrap();
-        assert_eq!(objects.state(&name, crc32fast::hash(state.as_bytes())).unwrap(), state.as_bytes());
+        put(&objects, &name, &state, "m").unwrap();
+        assert_eq!(self::state(&objects, &name, &state), state.as_bytes());
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a cut is written as: for each task a header in JSON, the states of its operators and the rows that were on
 //! their way, both as streams of Arrow IPC behind their lengths.
 
+use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -23,44 +24,42 @@ const KINDS: [RowKind; 4] = [RowKind::Insert, RowKind::UpdateBefore, RowKind::Up
 const HAS_KINDS: &str = "tidegate.kinds";
 const HAS_RUNNING: &str = "tidegate.running";
 
-/// The cut as bytes.
+/// Writes the cut.
 ///
 /// # Errors
-/// An internal error for columns that can't be written.
-pub(in crate::runtime) fn write(cut: &JobCut) -> Result<Vec<u8>, Error> {
-    let mut bytes = Vec::new();
+/// An internal error for columns that can't be written, and where `bytes` takes no more.
+pub(in crate::runtime) fn write(cut: &JobCut, bytes: &mut dyn Write) -> Result<(), Error> {
     put_json(
         &json!({
             "elapsed_us": cut.elapsed_us,
             "parallelism": cut.shape.parallelism,
             "spread": cut.shape.is_spread,
-        "exhausted": cut.is_exhausted,
+            "exhausted": cut.is_exhausted,
             "tasks": cut.tasks.len(),
         }),
-        &mut bytes,
+        bytes,
     )?;
     for task in &cut.tasks {
-        put_json(&header(task), &mut bytes)?;
+        put_json(&header(task), bytes)?;
         for link in &task.links {
-            link.state.write(&mut bytes)?;
+            link.state.write(bytes)?;
         }
         let sink = task.sink.iter().flat_map(|sink| &sink.pending);
         for element in task.merge.inputs.iter().flat_map(|input| &input.pending).chain(sink) {
             if let StreamElement::Batch(batch) = element {
-                put_batch(batch, &mut bytes)?;
+                put_batch(batch, bytes)?;
             }
         }
     }
-    Ok(bytes)
+    Ok(())
 }
 
 /// The cut that was written.
 ///
 /// # Errors
 /// `K002` for anything else.
-pub(in crate::runtime) fn read(bytes: &[u8]) -> Result<JobCut, Error> {
-    let mut rest = bytes;
-    let about = Header(take_json(&mut rest)?);
+pub(in crate::runtime) fn read(rest: &mut dyn Read) -> Result<JobCut, Error> {
+    let about = Header(take_json(rest)?);
     let mut cut = JobCut {
         elapsed_us: about.number("elapsed_us")?,
         shape: Shape { parallelism: about.count("parallelism")?, is_spread: about.flag("spread")? },
@@ -69,11 +68,11 @@ pub(in crate::runtime) fn read(bytes: &[u8]) -> Result<JobCut, Error> {
         tasks: Vec::new(),
     };
     for _ in 0..about.count("tasks")? {
-        cut.tasks.push(read_task(&mut rest)?);
+        cut.tasks.push(read_task(rest)?);
     }
-    match rest.is_empty() {
-        true => Ok(cut),
-        false => Err(torn("something follows its end")),
+    match rest.read(&mut [0]).map_err(torn)? {
+        0 => Ok(cut),
+        _ => Err(torn("something follows its end")),
     }
 }
 
@@ -144,7 +143,7 @@ fn header(task: &TaskCut) -> Value {
     })
 }
 
-fn read_task(rest: &mut &[u8]) -> Result<TaskCut, Error> {
+fn read_task(rest: &mut dyn Read) -> Result<TaskCut, Error> {
     let about = Header(take_json(rest)?);
     let mut links = Vec::new();
     for link in about.list("links")? {
@@ -243,7 +242,7 @@ fn signs(elements: &[StreamElement]) -> Vec<Value> {
     elements.iter().filter_map(sign).collect()
 }
 
-fn take_elements(of: &Header, rest: &mut &[u8]) -> Result<Vec<StreamElement>, Error> {
+fn take_elements(of: &Header, rest: &mut dyn Read) -> Result<Vec<StreamElement>, Error> {
     let signs = of.get("pending")?.as_array().ok_or_else(|| torn("no elements"))?;
     let mut elements = Vec::with_capacity(signs.len());
     for sign in signs {
@@ -259,7 +258,7 @@ fn take_elements(of: &Header, rest: &mut &[u8]) -> Result<Vec<StreamElement>, Er
     Ok(elements)
 }
 
-fn put_batch(batch: &StreamBatch, bytes: &mut Vec<u8>) -> Result<(), Error> {
+fn put_batch(batch: &StreamBatch, bytes: &mut dyn Write) -> Result<(), Error> {
     let (mut fields, mut columns) = (Vec::new(), Vec::new());
     if let Some(kinds) = &batch.kinds {
         let number = |kind: &RowKind| KINDS.iter().position(|known| known == kind).unwrap_or(0) as i8;
@@ -282,7 +281,7 @@ fn put_batch(batch: &StreamBatch, bytes: &mut Vec<u8>) -> Result<(), Error> {
     write_table(&schema, &about, &[rows], bytes)
 }
 
-fn take_batch(rest: &mut &[u8]) -> Result<StreamBatch, Error> {
+fn take_batch(rest: &mut dyn Read) -> Result<StreamBatch, Error> {
     let (schema, rows) = read_table(rest)?;
     let [rows] = rows.as_slice() else { return Err(torn("rows that are no batch")) };
     let has = |key: &str| schema.metadata().get(key).is_some_and(|has| has == "true");
@@ -320,19 +319,22 @@ fn take_batch(rest: &mut &[u8]) -> Result<StreamBatch, Error> {
     Ok(StreamBatch { rows, kinds, running, arrived: Instant::now() })
 }
 
-fn put_json(value: &Value, bytes: &mut Vec<u8>) -> Result<(), Error> {
+fn put_json(value: &Value, bytes: &mut dyn Write) -> Result<(), Error> {
     let text = serde_json::to_vec(value).map_err(|error| Error::internal("checkpoint", error))?;
-    bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
-    bytes.extend_from_slice(&text);
-    Ok(())
+    let put = bytes.write_all(&(text.len() as u64).to_le_bytes()).and_then(|()| bytes.write_all(&text));
+    put.map_err(|error| Error::internal("checkpoint", error))
 }
 
-fn take_json(rest: &mut &[u8]) -> Result<Value, Error> {
-    let (length, after) = rest.split_first_chunk::<8>().ok_or_else(|| torn("it ends early"))?;
-    let length = usize::try_from(u64::from_le_bytes(*length)).map_err(torn)?;
-    let (text, after) = after.split_at_checked(length).ok_or_else(|| torn("it ends early"))?;
-    *rest = after;
-    serde_json::from_slice(text).map_err(torn)
+fn take_json(rest: &mut dyn Read) -> Result<Value, Error> {
+    let mut length = [0; 8];
+    rest.read_exact(&mut length).map_err(|_| torn("it ends early"))?;
+    let length = u64::from_le_bytes(length);
+    let mut text = Vec::new();
+    rest.take(length).read_to_end(&mut text).map_err(torn)?;
+    match text.len() as u64 == length {
+        true => serde_json::from_slice(&text).map_err(torn),
+        false => Err(torn("it ends early")),
+    }
 }
 
 fn torn(what: impl std::fmt::Display) -> Error {
