@@ -137,7 +137,7 @@ impl Share {
         }
         self.told.is_stuck = false;
         self.tell(size, rows_in);
-        match self.limit.memory.bytes() > limit {
+        match self.limit.memory.bytes() > spills_at(limit) {
             true => self.keep_to(limit, operator),
             false => Ok(()),
         }
@@ -148,7 +148,7 @@ impl Share {
     /// # Errors
     /// As [`Share::watch`].
     pub(super) fn watch_idle(&mut self, operator: &mut dyn Operator) -> Result<(), Error> {
-        if self.limit.bytes.is_none_or(|limit| self.limit.memory.bytes() <= limit) {
+        if self.limit.bytes.is_none_or(|limit| self.limit.memory.bytes() <= spills_at(limit)) {
             return Ok(());
         }
         let size = operator.state();
@@ -166,7 +166,7 @@ impl Share {
 
     fn keep_to(&mut self, limit: u64, operator: &mut dyn Operator) -> Result<(), Error> {
         // A little more, so that it is not asked again at once.
-        let wanted = (self.limit.memory.bytes() - limit).saturating_add(limit / 8);
+        let wanted = self.limit.memory.bytes().saturating_sub(spills_at(limit)).saturating_add(limit / 8);
         let given_up = operator.spill(usize::try_from(wanted).unwrap_or(usize::MAX - 1), &self.store)?;
         let size = if given_up > 0 { operator.state() } else { self.told.size };
         self.told.is_stuck = true;
@@ -219,6 +219,11 @@ impl Drop for Share {
         memory.bytes.fetch_sub(self.told.size.bytes as u64, Ordering::Relaxed);
         lock(&memory.shares).of.remove(&self.number);
     }
+}
+
+/// Bytes at which state is put away: operators tell what they use, and the allocator needs more than that.
+fn spills_at(limit: u64) -> u64 {
+    limit - limit / 6
 }
 
 /// Bytes as people write them: `512 MB`, by 1,024s.
