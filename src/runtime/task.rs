@@ -232,9 +232,7 @@ impl Task {
     /// Does what a checkpoint wants of it.
     fn take_part(&mut self, PausePoint { pause, task }: &PausePoint) -> Result<(), Error> {
         if pause.is_to_commit(*task) {
-            if let End::Sink(sink, ..) = &mut self.end {
-                sink.commit()?;
-            }
+            self.commit()?;
             pause.committed(*task);
         }
         if pause.gathers() {
@@ -243,6 +241,14 @@ impl Task {
             pause.take_part(*task, || self.cut());
         }
         Ok(())
+    }
+
+    /// Has its sink make visible what was prepared.
+    pub(super) fn commit(&mut self) -> Result<(), Error> {
+        match &mut self.end {
+            End::Sink(sink, ..) => sink.commit(),
+            End::Outputs(_) => Ok(()),
+        }
     }
 
     /// From now on the end of the rows only prepares the sink of a table.
