@@ -1,4 +1,5 @@
-//! Killed at any moment and resumed, a run gives what an undisturbed one gives: files in, files out.
+//! Killed at any moment and resumed, also with another parallelism, a run gives what an undisturbed one gives: files in,
+//! files out.
 //!
 //! `KILLS=200 cargo test --test recovery` kills each query as often; without it some times only.
 
@@ -61,9 +62,9 @@ fn script(dir: &Path, columns: &str, format: &str, query: &str) -> String {
     )
 }
 
-fn command(dir: &Path, checkpoints: Option<bool>) -> Command {
+fn command(dir: &Path, checkpoints: Option<bool>, parallelism: u64) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-    command.arg("run").arg(dir.join("job.sql")).args(["--summary", "json", "-p", "2"]);
+    command.arg("run").arg(dir.join("job.sql")).args(["--summary", "json", "-p", &parallelism.to_string()]);
     command.args(["--set", "execution.checkpoint.interval=20 ms", "--set", "execution.batch-rows=64"]);
     if let Some(resumes) = checkpoints {
         command.arg("--checkpoint-dir").arg(dir.join("state"));
@@ -132,7 +133,7 @@ fn survives(name: &str, columns: &str, format: &str, query: &str) {
     let plain = root.path().join("plain");
     fresh(&plain, &script(&plain, columns, format, query));
     let begun = Instant::now();
-    let output = command(&plain, None).output().expect("the program runs");
+    let output = command(&plain, None, 2).output().expect("the program runs");
     let whole = begun.elapsed().as_micros() as u64;
     let expected = (rows(&plain.join("out")), rows(&plain.join("late")), counts(&output));
     assert!(expected.0.len() > 20, "{name}: only {} rows to compare", expected.0.len());
@@ -148,7 +149,9 @@ fn survives(name: &str, columns: &str, format: &str, query: &str) {
                 fs::remove_dir_all(dir.join("state")).ok();
             }
             runs += 1;
-            let mut child = command(&dir, Some(resumes)).spawn().expect("the program runs");
+            // Half of the runs with as many subtasks as the first, others with more or fewer.
+            let parallelism = [2, 2, 1, 4][dice.below(4) as usize];
+            let mut child = command(&dir, Some(resumes), parallelism).spawn().expect("the program runs");
             // Never so seldom that no run comes to an end.
             let longest = Duration::from_micros(dice.below(whole * 3 / 2));
             if killed >= kills || ends_within(&mut child, longest) {

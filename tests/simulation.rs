@@ -84,7 +84,8 @@ fn the_cases_are_rich() {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Disorder {
     None,
-    /// Now and then, also in the middle of the work, it is stopped, and another one goes on from its checkpoint.
+    /// Now and then, also in the middle of the work, it is stopped, and another one goes on from its checkpoint, also
+    /// with another parallelism.
     Stops,
     /// It crashes: another one goes on from a checkpoint that was taken some time before.
     Crashes,
@@ -177,7 +178,8 @@ fn engine(case: &Case, disorder: Disorder) -> Result<Answer, Error> {
         (0..table.splits).for_each(|split| feed.add_split(table.name, &split_name(split)));
     }
     let query = start(&mut session, &(case.tables_sql() + &case.query_sql()), case.seed)?;
-    let is_key = case.outer_s.is_none() && case.parallelism == 1 && !case.is_updating();
+    let is_key =
+        case.outer_s.is_none() && case.parallelism == 1 && disorder != Disorder::Stops && !case.is_updating();
     let order = Order { is_key, last: i64::MIN };
     let dice = Dice::new(case.seed ^ 0x0072_6573_7461_7274);
     let mut run = Run { case, feed, clock, query, order, rows: Vec::new(), dice, saved: None };
@@ -187,7 +189,7 @@ fn engine(case: &Case, disorder: Disorder) -> Result<Answer, Error> {
     // To the end with a stop after each turn or some.
     while disorder == Disorder::Stops && !run.query.is_over() {
         let turns = 1 + run.dice.below(3);
-        if !restart(&mut run.query, turns)? {
+        if !restart(&mut run.query, turns, &mut run.dice)? {
             break;
         }
     }
@@ -232,7 +234,7 @@ impl Run<'_> {
             // there when somebody reads.
             if disorder == Disorder::Stops && self.dice.below(3) == 0 {
                 let turns = self.dice.below(4);
-                restart(&mut self.query, turns)?;
+                restart(&mut self.query, turns, &mut self.dice)?;
             }
             if disorder == Disorder::Crashes {
                 if self.dice.one_in(3) {
@@ -335,8 +337,9 @@ impl Run<'_> {
 }
 
 /// Whether it could be.
-fn restart(query: &mut SteppedHandle, turns: i64) -> Result<bool, Error> {
-    match query.restart(turns as usize) {
+fn restart(query: &mut SteppedHandle, turns: i64, dice: &mut Dice) -> Result<bool, Error> {
+    let parallelism = [None, None, Some(1), Some(2), Some(4)][dice.below(5) as usize];
+    match query.restart(turns as usize, parallelism) {
         Err(error) if error.code() == "P002" => Ok(false),
         restarted => restarted.map(|()| true),
     }

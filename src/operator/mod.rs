@@ -297,6 +297,17 @@ impl RowCounts {
     pub fn account_for(&self, rows_in: u64) -> bool {
         self.used + self.late + self.null_time + self.future + self.filtered + self.held == rows_in
     }
+
+    /// Adds those of another subtask.
+    pub fn add(&mut self, more: &Self) {
+        self.used += more.used;
+        self.late += more.late;
+        self.null_time += more.null_time;
+        self.future += more.future;
+        self.filtered += more.filtered;
+        self.held += more.held;
+        self.partly_late += more.partly_late;
+    }
 }
 
 /// Collects what an operator gives.

@@ -68,44 +68,10 @@ impl Outputs {
     }
 
     fn spread(&mut self, batch: &StreamBatch) -> Result<(), Error> {
-        let fault = |error| Error::internal("exchange", error);
-        let rows = batch.num_rows();
         let keys = self.keys.as_deref().unwrap_or(&[]);
-        let columns: Vec<_> = keys.iter().map(|key| batch.rows.column(*key).clone()).collect();
-        hash_keys(&columns, rows, &mut self.hashes)?;
-        let count = self.senders.len();
-        let mut parts: Vec<Vec<u32>> = vec![Vec::with_capacity(rows / count + 1); count];
-        for (row, hash) in self.hashes.iter().enumerate() {
-            parts[subtask_of(*hash, count)].push(row as u32);
-        }
-        for (sender, part) in self.senders.iter().zip(parts) {
-            if part.is_empty() {
-                continue;
-            }
-            if part.len() == rows {
-                sender.send(StreamElement::Batch(batch.clone()));
-                continue;
-            }
-            let part = UInt32Array::from(part);
-            let columns = take_arrays(batch.rows.columns(), &part, None).map_err(fault)?;
-            let options = RecordBatchOptions::new().with_row_count(Some(part.len()));
-            let rows =
-                RecordBatch::try_new_with_options(batch.rows.schema(), columns, &options).map_err(fault)?;
-            let pick = |row: &u32| *row as usize;
-            sender.send(StreamElement::Batch(StreamBatch {
-                rows,
-                kinds: batch
-                    .kinds
-                    .as_ref()
-                    .map(|kinds| RowKinds::new(kinds_of(kinds.values(), part.values()))),
-                running: batch.running.as_ref().map(|running| {
-                    let values = part.values().iter().map(|row| running.values()[pick(row)]);
-                    RunningWatermark::new(values.collect::<Vec<i64>>())
-                }),
-                arrived: batch.arrived,
-            }));
-        }
-        Ok(())
+        spread(batch, keys, self.senders.len(), &mut self.hashes, |target, part| {
+            self.senders[target].send(StreamElement::Batch(part));
+        })
     }
 
     fn next_random(&mut self) -> u64 {
@@ -114,6 +80,54 @@ impl Outputs {
         self.marker_state ^= self.marker_state << 17;
         self.marker_state
     }
+}
+
+/// Gives the rows of each of so many subtasks, where there are any. `hashes` is scratch space.
+pub(super) fn spread(
+    batch: &StreamBatch,
+    keys: &[usize],
+    count: usize,
+    hashes: &mut Vec<u64>,
+    mut give: impl FnMut(usize, StreamBatch),
+) -> Result<(), Error> {
+    let fault = |error| Error::internal("exchange", error);
+    let rows = batch.num_rows();
+    let columns: Vec<_> = keys.iter().map(|key| batch.rows.column(*key).clone()).collect();
+    hash_keys(&columns, rows, hashes)?;
+    let mut parts: Vec<Vec<u32>> = vec![Vec::with_capacity(rows / count + 1); count];
+    for (row, hash) in hashes.iter().enumerate() {
+        parts[subtask_of(*hash, count)].push(row as u32);
+    }
+    for (target, part) in parts.into_iter().enumerate() {
+        if part.is_empty() {
+            continue;
+        }
+        if part.len() == rows {
+            give(target, batch.clone());
+            continue;
+        }
+        let part = UInt32Array::from(part);
+        let columns = take_arrays(batch.rows.columns(), &part, None).map_err(fault)?;
+        let options = RecordBatchOptions::new().with_row_count(Some(part.len()));
+        let rows =
+            RecordBatch::try_new_with_options(batch.rows.schema(), columns, &options).map_err(fault)?;
+        let pick = |row: &u32| *row as usize;
+        let kinds = batch.kinds.as_ref();
+        let running = batch.running.as_ref().map(|running| {
+            let values = part.values().iter().map(|row| running.values()[pick(row)]);
+            RunningWatermark::new(values.collect::<Vec<i64>>())
+        });
+        give(
+            target,
+            StreamBatch {
+                rows,
+                kinds: kinds.map(|kinds| RowKinds::new(kinds_of(kinds.values(), part.values()))),
+                running,
+                arrived: batch.arrived,
+            },
+        );
+    }
+    Ok(())
 }
 
 /// The kinds of some rows, ascending: where the halves of an update part, one deletes, one inserts.

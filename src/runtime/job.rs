@@ -122,7 +122,7 @@ impl Job {
         let takes_cuts = options.takes_cuts || options.checkpoints.is_some();
         let options = &JobOptions { takes_cuts, ..options.clone() };
         let asked = options.checkpoints.as_ref();
-        let restored = asked.map(|asked| checkpoint::begin(asked, plan, options.parallelism)).transpose()?;
+        let restored = asked.map(|asked| checkpoint::begin(asked, plan, connectors, options)).transpose()?;
         let restored = restored.flatten();
         let cut = restored.as_ref().map(|restored| &restored.cut);
         let mut graph = graph::build(plan, connectors, options, &stops, cut)?;
@@ -135,13 +135,12 @@ impl Job {
             control = control.with_checkpoints();
             let restored = restored.as_ref().map(checkpoint::Restored::number);
             let (clock, pause, control) = (options.clock.clone(), Arc::clone(pause), control.clone());
-            let parallelism = options.parallelism;
-            let taker = Checkpointer::new(asked, plan, parallelism, clock, pause, control, restored)?;
+            let taker = Checkpointer::new(asked, plan, graph.shape, clock, pause, control, restored)?;
             graph.tasks.iter_mut().for_each(Task::defer_sink);
             if restored.is_none() {
                 let elapsed_us = options.clock.0.elapsed_us();
                 let tasks = graph.tasks.iter_mut().map(Task::cut).collect::<Result<_, _>>()?;
-                taker.first(&JobCut { elapsed_us, tasks })?;
+                taker.first(&JobCut { elapsed_us, shape: graph.shape, tasks })?;
             }
             checkpoints = Some(Arc::new(taker));
         }
@@ -496,14 +495,7 @@ fn together(reports: Vec<OperatorReport>) -> Vec<OperatorSummary> {
                 group.rows_in += report.rows_in;
                 group.rows_out += report.rows_out;
                 group.latency.add(&report.latency);
-                let (sum, more) = (&mut group.counts, report.counts);
-                sum.used += more.used;
-                sum.late += more.late;
-                sum.null_time += more.null_time;
-                sum.future += more.future;
-                sum.filtered += more.filtered;
-                sum.held += more.held;
-                sum.partly_late += more.partly_late;
+                group.counts.add(&report.counts);
             }
         }
     }

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use super::channel::{Received, Receiver};
 use super::control::Stops;
-use super::cut::{JobCut, TaskCut, bytes};
+use super::cut::{JobCut, Shape, TaskCut, bytes};
 use super::graph::{self, SourceHandle};
 use super::job::{JobOptions, panic_text, summarise};
 use super::measure::{Activity, JobCells, JobSnapshot};
@@ -84,6 +84,7 @@ pub struct Stepped {
     takes_cuts: bool,
     /// Who has the next single piece of work: a task, or behind them a reader.
     next: usize,
+    shape: Shape,
 }
 
 impl Stepped {
@@ -100,7 +101,7 @@ impl Stepped {
         Self::start_or_resume(plan, connectors, options, schedule, None)
     }
 
-    /// Goes on where an earlier run of the plan was [cut](Self::cut).
+    /// Goes on where an earlier run of the plan was [cut](Self::cut), also with another parallelism.
     ///
     /// # Errors
     /// Those of [`Stepped::start`]; `K003` if the cut is of another plan.
@@ -122,17 +123,25 @@ impl Stepped {
         resumes: Option<&JobCut>,
     ) -> Result<Self, Error> {
         let stops = Stops::default();
-        let graph = graph::build(plan, connectors, options, &stops, resumes)?;
-        let left = |number: usize| resumes.and_then(|cut| cut.tasks.get(number)).filter(|cut| cut.is_closed);
-        let slot = |(number, task): (usize, Task)| match left(number) {
+        let exhausted = match resumes {
+            Some(cut) if cut.shape.parallelism != options.parallelism => {
+                let (cut, mut tasks) = graph::exhaust(plan, connectors, options, cut)?;
+                tasks.iter_mut().try_for_each(Task::commit)?;
+                Some(cut)
+            }
+            _ => None,
+        };
+        let mut graph = graph::build(plan, connectors, options, &stops, exhausted.as_ref().or(resumes))?;
+        let slot = |(number, task): (usize, Task)| match graph.left.remove(&number) {
             None => Slot::Runs(Box::new(task)),
             Some(left) => {
                 let (name, report) = (task.name.clone(), Box::new(task.report()));
-                Slot::Over(name, report, task.watermark(), Box::new(left.clone()))
+                Slot::Over(name, report, task.watermark(), Box::new(left))
             }
         };
         Ok(Self {
             slots: graph.tasks.into_iter().enumerate().map(slot).collect(),
+            shape: graph.shape,
             readers: graph.readers,
             result: graph.result.map(|(receiver, _)| receiver),
             rows: Vec::new(),
@@ -155,7 +164,8 @@ impl Stepped {
     /// # Errors
     /// What an operator or a sink says that can't be part of a checkpoint, and what stopped the job.
     pub fn cut(&mut self) -> Result<Vec<u8>, Error> {
-        let mut cut = JobCut { elapsed_us: self.clock.elapsed_us(), tasks: Vec::new() };
+        let (elapsed_us, shape) = (self.clock.elapsed_us(), self.shape);
+        let mut cut = JobCut { elapsed_us, shape, tasks: Vec::new() };
         for slot in &mut self.slots {
             if let Slot::Runs(task) = slot {
                 task.settle()?;
@@ -166,6 +176,13 @@ impl Stepped {
                 Slot::Runs(task) => task.cut()?,
                 Slot::Over(.., left) => left.as_ref().clone(),
             });
+        }
+        // Of a task that is over, too, rows of the query were taken since.
+        let waiting = self.result.as_ref().map_or_else(Vec::new, Receiver::waiting);
+        for sink in cut.tasks.iter_mut().filter_map(|task| task.sink.as_mut()) {
+            if !sink.pending.is_empty() {
+                sink.pending.clone_from(&waiting);
+            }
         }
         bytes::write(&cut)
     }

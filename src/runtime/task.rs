@@ -1,12 +1,14 @@
 //! A task: it merges its inputs, drives a chain of operators and hands the rows on, one piece of
-//! work at a time; [`Task::run`] is the loop of a thread around it.
+//! work at a time; [`Task::run`] is the loop of a thread around it. What it keeps, and how it goes on, is in [cut].
+
+mod cut;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub(super) use self::cut::{LinkShare, Share};
 use super::channel::{ChannelProbe, Received, Receiver, Sender, Signal};
 use super::cut::pause::Pause;
-use super::cut::{LinkCut, MergeCut, SinkCut, TaskCut, foreign};
 use super::exchange::Outputs;
 use super::measure::{Activity, LatencyRecorder, MarkerClock, TaskCells};
 use super::merge::{Inputs, Merge, Merged, Polled};
@@ -16,7 +18,7 @@ use super::sink::SinkEnd;
 use super::source::SplitMark;
 use crate::connector::CancelToken;
 use crate::error::Error;
-use crate::operator::{Operator, Output, RowCounts, StateReader, StateWriter};
+use crate::operator::{Operator, Output, RowCounts};
 use crate::plan::NodeId;
 use crate::stream::{Clock, LatencyMarker, StreamBatch, StreamElement, Watermark};
 
@@ -28,6 +30,8 @@ pub(super) struct Link {
     operator: Box<dyn Operator>,
     output: Output,
     report: OperatorReport,
+    /// The last watermark that it gave.
+    said: Option<Watermark>,
     /// Where its late rows go, if anywhere.
     late: Option<Sender>,
     meter: Meter,
@@ -54,7 +58,7 @@ impl LooseLink {
     pub(super) fn at(self, task: &Arc<TaskCells>, place: usize) -> Link {
         let Self { node, operator, late } = self;
         let report = OperatorReport::new(node, operator.name());
-        Link { operator, output: Output::default(), report, late, meter: Meter::new(task, place) }
+        Link { operator, output: Output::default(), report, said: None, late, meter: Meter::new(task, place) }
     }
 }
 
@@ -154,9 +158,21 @@ pub(super) struct Markers {
     pub(super) source: u32,
 }
 
+/// Which of the tasks of a plan it is.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Place {
+    /// The node at which its rows come together.
+    pub(super) stage: NodeId,
+    /// Which of the tasks there.
+    pub(super) subtask: usize,
+    /// Of each of its streams, the columns by which rows are spread over these tasks; none: there is one.
+    pub(super) keys: Vec<Vec<usize>>,
+}
+
 /// See the module.
 pub(super) struct Task {
     pub(super) name: String,
+    pub(super) place: Place,
     pub(super) signal: Arc<Signal>,
     pub(super) input: Merge<Box<dyn Inputs>>,
     pub(super) chain: Vec<Link>,
@@ -209,7 +225,7 @@ impl Task {
         let report = ended.map(|()| self.report())?;
         // Of one that was stopped nobody asks any more, and what its sink has is not to be kept.
         if let Some(point) = pause.filter(|_| !cancel.is_cancelled()) {
-            let cut = self.last_cut();
+            let cut = self.last_cut()?;
             point.pause.leave(point.task, cut, self.take_sink());
         }
         Ok(report)
@@ -238,17 +254,12 @@ impl Task {
         if pause.gathers() {
             self.settle()?;
             self.cells.clock.turn_to(Activity::Idle);
-            pause.take_part(*task, || self.cut());
+            let mut failure = None;
+            pause.take_part(*task, || self.cut().inspect_err(|error| failure = Some(error.clone())));
+            // Rows that a sink could not make safe are in no later checkpoint either.
+            return failure.map_or(Ok(()), Err);
         }
         Ok(())
-    }
-
-    /// Has its sink make visible what was prepared.
-    pub(super) fn commit(&mut self) -> Result<(), Error> {
-        match &mut self.end {
-            End::Sink(sink, ..) => sink.commit(),
-            End::Outputs(_) => Ok(()),
-        }
     }
 
     /// From now on the end of the rows only prepares the sink of a table.
@@ -348,98 +359,6 @@ impl Task {
     fn note_wait(&mut self, batch: &StreamBatch) {
         let since = self.input.waited_since().unwrap_or(batch.arrived);
         self.intake.waited(since, batch.num_rows() as u64);
-    }
-
-    /// Finishes the piece of work that it is in the middle of, so that it can be cut: what it gives is handed on
-    /// though those who take it may not keep up.
-    pub(super) fn settle(&mut self) -> Result<(), Error> {
-        while !self.progress.ended && !self.input.is_settled() {
-            self.work_on()?;
-        }
-        Ok(())
-    }
-
-    /// All that it keeps, while it is settled.
-    pub(super) fn cut(&mut self) -> Result<TaskCut, Error> {
-        let is_over = self.progress.ended;
-        let links = self.chain.iter_mut().map(|link| {
-            let mut state = StateWriter::default();
-            if !is_over {
-                link.operator.snapshot(&mut state)?;
-            }
-            Ok(LinkCut {
-                node: link.report.node,
-                name: link.report.name.clone(),
-                rows_in: link.report.rows_in,
-                rows_out: link.report.rows_out,
-                counts: link.output.counts,
-                state: state.finish(),
-            })
-        });
-        Ok(TaskCut {
-            name: self.name.clone(),
-            is_over,
-            is_closed: self.progress.is_closed,
-            watermark: self.progress.watermark.map(|watermark| watermark.0),
-            merge: if is_over { MergeCut::default() } else { self.input.cut() },
-            links: links.collect::<Result<_, Error>>()?,
-            sink: match &mut self.end {
-                End::Outputs(_) => None,
-                End::Sink(sink, report, _) => Some(SinkCut {
-                    node: report.node,
-                    rows: report.rows_in,
-                    prepared: sink.prepare()?,
-                    pending: sink.waiting(),
-                }),
-            },
-            source: self.source,
-            splits: self.input.marks(),
-        })
-    }
-
-    /// The same of a task that is over: only its sink has something that counts.
-    pub(super) fn last_cut(&mut self) -> Result<TaskCut, Error> {
-        self.progress.ended = true;
-        self.cut()
-    }
-
-    /// Goes on where another task like it was cut. `shift_us`: how much later the job's clock shows a moment now.
-    pub(super) fn restore(&mut self, cut: &TaskCut, shift_us: i64) -> Result<(), Error> {
-        if self.chain.len() != cut.links.len() {
-            return Err(foreign(format!("task \"{}\" has other operators", self.name)));
-        }
-        let is_over = cut.is_over;
-        for (link, cut) in self.chain.iter_mut().zip(&cut.links) {
-            if (link.report.node, link.report.name.as_str()) != (cut.node, cut.name.as_str()) {
-                let (now, before) = (&link.report.name, &cut.name);
-                return Err(foreign(format!("operator \"{now}\" stands where \"{before}\" stood")));
-            }
-            (link.report.rows_in, link.report.rows_out) = (cut.rows_in, cut.rows_out);
-            let mut counts = cut.counts;
-            if !is_over {
-                counts.held = 0;
-                link.operator
-                    .restore(&mut StateReader::same(cut.state.clone(), shift_us), &mut counts)
-                    .map_err(|error| error.context(format_args!("operator \"{}\"", cut.name)))?;
-            }
-            link.output.counts = counts;
-            link.meter.restore(cut.rows_in, cut.rows_out, &counts);
-        }
-        if let (End::Sink(sink, report, meter), Some(cut)) = (&mut self.end, &cut.sink) {
-            (report.rows_in, report.rows_out, report.counts.used) = (cut.rows, cut.rows, cut.rows);
-            meter.restore(cut.rows, cut.rows, &report.counts);
-            sink.restore(cut);
-        }
-        self.progress.watermark = cut.watermark.map(Watermark);
-        self.progress.ended = cut.is_over;
-        self.progress.is_closed = cut.is_closed;
-        if !is_over {
-            self.input.restore(&cut.merge);
-        }
-        if cut.is_over || cut.merge.is_ended {
-            self.timers = None;
-        }
-        Ok(())
     }
 
     fn close(&mut self, cancel: &CancelToken) {
@@ -671,8 +590,10 @@ fn pass_on(link: &mut Link, rest: &mut [Link], end: &mut End) -> Result<(), Erro
     }
     let mut given: Vec<StreamElement> = link.output.drain().collect();
     for element in given.drain(..) {
-        if let StreamElement::Batch(batch) = &element {
-            link.report.rows_out += batch.num_rows() as u64;
+        match &element {
+            StreamElement::Batch(batch) => link.report.rows_out += batch.num_rows() as u64,
+            StreamElement::Watermark(watermark) => link.said = Some(*watermark),
+            StreamElement::Status(_) | StreamElement::Latency(_) | StreamElement::End => {}
         }
         link.meter.gives(&element);
         feed(rest, end, element)?;

@@ -105,13 +105,14 @@ impl SteppedHandle {
         self.job.settle().map_err(|error| self.origin.mark(error))
     }
 
-    /// Some turns of work, then everything anew in the place where that came to, as after a stop; see
-    /// [`Stepped::restart`].
+    /// Some turns of work, then everything anew in the place where that came to, as after a stop, with as many
+    /// subtasks; `None`: as many as before. See [`Stepped::restart`].
     ///
     /// # Errors
     /// What made it fail, or that it can't be cut.
-    pub fn restart(&mut self, turns: usize) -> Result<(), Error> {
-        let (plan, connectors, options) = &self.again;
+    pub fn restart(&mut self, turns: usize, parallelism: Option<usize>) -> Result<(), Error> {
+        let (plan, connectors, options) = &mut self.again;
+        options.parallelism = parallelism.unwrap_or(options.parallelism);
         let mut restart = || {
             for _ in 0..turns {
                 self.job.turn()?;

@@ -475,12 +475,15 @@ impl World {
     }
 }
 
-/// Stops a job now and then, also in the middle of its work, and lets it go on from a checkpoint.
+/// Stops a job now and then, also in the middle of its work, and lets it go on from a checkpoint, also with
+/// other subtasks.
 fn resumed(job: &mut SteppedHandle, dice: &mut Schedule) -> Result<(), Error> {
     if dice.draw(2, 0) == 1 {
         return Ok(());
     }
-    match job.restart(dice.draw(4, 0)) {
+    let turns = dice.draw(4, 0);
+    let parallelism = [None, None, Some(1), Some(2), Some(3)][dice.draw(5, 0)];
+    match job.restart(turns, parallelism) {
         // It has something that can't be part of a checkpoint.
         Err(error) if error.code() == code::NOT_SUPPORTED.0 => Ok(()),
         restarted => restarted,

@@ -151,7 +151,11 @@ fn parts(state: &StateReader, name: &str, recipe: &Recipe) -> Result<Vec<Part>, 
         let sealed = Sealed {
             groups,
             keys: columns[..keys].iter().map(slice).collect(),
-            first_rows: first_rows.map_or_else(Vec::new, |rows| rows.values()[from..from + groups].to_vec()),
+            // Groups that are numbered in the order in which they came.
+            first_rows: first_rows.map_or_else(
+                || (0..groups as u64).collect(),
+                |rows| rows.values()[from..from + groups].to_vec(),
+            ),
             states: recipe.calls.iter().map(|call| own.by_ref().take(call.state_columns).collect()).collect(),
         };
         parts.push(Part { key, rows: rows.values()[from..from + groups].iter().sum(), sealed });

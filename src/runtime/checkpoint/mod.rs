@@ -13,9 +13,12 @@ use std::time::{Duration, Instant};
 use self::store::{About, Store, Stored};
 use super::channel::lock;
 use super::control::JobControl;
-use super::cut::JobCut;
 use super::cut::pause::Pause;
-use super::job::JobClock;
+use super::cut::{JobCut, Shape};
+use super::graph;
+use super::job::{JobClock, JobOptions};
+use super::task::Task;
+use crate::connector::Connectors;
 use crate::error::{Error, code};
 use crate::plan::StreamPlan;
 
@@ -89,6 +92,7 @@ impl Restored {
 pub(super) struct Checkpointer {
     store: Store,
     about: About,
+    shape: Shape,
     retained: usize,
     interval: Duration,
     clock: JobClock,
@@ -122,7 +126,8 @@ struct Asked {
 pub(super) fn begin(
     options: &CheckpointOptions,
     plan: &StreamPlan,
-    parallelism: usize,
+    connectors: &Connectors,
+    job: &JobOptions,
 ) -> Result<Option<Restored>, Error> {
     let store = Store::open(&options.folder)?;
     let stored = match &options.start {
@@ -131,10 +136,36 @@ pub(super) fn begin(
         CheckpointStart::Newest => store.newest()?.0,
         CheckpointStart::From(path) => Store::load(path)?,
     };
-    check(&stored, options, plan, parallelism)?;
+    check(&stored, plan)?;
     // Those behind it tell of what comes anew, otherwise.
     store.forget_behind(stored.number)?;
-    Ok(Some(Restored { number: stored.number, cut: stored.cut }))
+    let restored = Restored { number: stored.number, cut: stored.cut };
+    match restored.cut.shape.parallelism == job.parallelism {
+        true => Ok(Some(restored)),
+        false => exhausted(&restored, &store, options, plan, connectors, job).map(Some),
+    }
+}
+
+/// The job with nothing on its way, so that other tasks can take it up: a checkpoint of its own.
+fn exhausted(
+    restored: &Restored,
+    store: &Store,
+    options: &CheckpointOptions,
+    plan: &StreamPlan,
+    connectors: &Connectors,
+    job: &JobOptions,
+) -> Result<Restored, Error> {
+    let (cut, mut tasks) = graph::exhaust(plan, connectors, job, &restored.cut)?;
+    let number = restored.number + 1;
+    let about = About {
+        taken_us: job.clock.0.wall_us(),
+        is_over: cut.is_over(),
+        ..about(options, plan, cut.shape.parallelism)
+    };
+    store.write(number, &about, &cut)?;
+    store.prune(options.retained)?;
+    tasks.iter_mut().try_for_each(Task::commit)?;
+    Ok(Restored { number, cut })
 }
 
 fn in_use(folder: &Path) -> Error {
@@ -144,17 +175,12 @@ fn in_use(folder: &Path) -> Error {
 }
 
 /// Whether the query is still the one that the checkpoint is of.
-fn check(
-    stored: &Stored,
-    options: &CheckpointOptions,
-    plan: &StreamPlan,
-    parallelism: usize,
-) -> Result<(), Error> {
+fn check(stored: &Stored, plan: &StreamPlan) -> Result<(), Error> {
     let foreign = |what: String| {
         let message = format!("checkpoint \"{}\" is of another query: {what}", stored.path.display());
         Error::run(code::FOREIGN_CHECKPOINT, message)
     };
-    let now = about(options, plan, parallelism).plan;
+    let now = plan.explain();
     if stored.about.plan != now {
         let mut lines = stored.about.plan.lines().zip(now.lines());
         let change = lines.find(|(before, now)| before != now);
@@ -164,11 +190,6 @@ fn check(
         );
         return Err(foreign(change)
             .hint("Run the statement that it is of, or begin anew with another folder for checkpoints."));
-    }
-    if stored.about.parallelism != parallelism as u64 {
-        let before = stored.about.parallelism;
-        return Err(foreign(format!("its parallelism was {before}, and is {parallelism} now"))
-            .hint(format!("Run it with -p {before}.")));
     }
     Ok(())
 }
@@ -188,7 +209,7 @@ impl Checkpointer {
     pub(super) fn new(
         options: &CheckpointOptions,
         plan: &StreamPlan,
-        parallelism: usize,
+        shape: Shape,
         clock: JobClock,
         pause: Arc<Pause>,
         control: JobControl,
@@ -202,7 +223,8 @@ impl Checkpointer {
         }
         Ok(Self {
             store: Store::open(&options.folder)?,
-            about: about(options, plan, parallelism),
+            about: about(options, plan, shape.parallelism),
+            shape,
             retained: options.retained,
             interval: options.interval,
             clock,
@@ -270,7 +292,9 @@ impl Checkpointer {
     /// One checkpoint.
     fn take(&self) -> Result<(), Error> {
         let begun = Instant::now();
-        let Some((cut, pause)) = self.pause.cut(self.clock.0.elapsed_us())? else { return Ok(()) };
+        let Some((cut, pause)) = self.pause.cut(self.clock.0.elapsed_us(), self.shape)? else {
+            return Ok(());
+        };
         self.write(&cut, pause, begun)?;
         self.pause.commit()
     }
@@ -305,7 +329,9 @@ impl Checkpointer {
     /// `K004` if it can't be written, `F003` if a sink can't be finished.
     pub(super) fn finish(&self) -> Result<(), Error> {
         let begun = Instant::now();
-        let Some((cut, pause)) = self.pause.cut(self.clock.0.elapsed_us())? else { return Ok(()) };
+        let Some((cut, pause)) = self.pause.cut(self.clock.0.elapsed_us(), self.shape)? else {
+            return Ok(());
+        };
         self.write(&cut, pause, begun)?;
         for mut sink in self.pause.take_sinks() {
             sink.commit()?;

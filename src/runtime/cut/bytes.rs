@@ -8,7 +8,7 @@ use arrow::array::{ArrayRef, AsArray, Int8Array, Int64Array, RecordBatch, Record
 use arrow::datatypes::{Field, Int8Type, Int64Type, Schema};
 use serde_json::{Map, Value, json};
 
-use super::{InputCut, JobCut, LinkCut, MergeCut, SinkCut, TaskCut};
+use super::{InputCut, JobCut, LinkCut, MergeCut, Shape, SinkCut, TaskCut};
 use crate::connector::Position;
 use crate::error::{Error, code};
 use crate::operator::{OperatorState, RowCounts, read_table, write_table};
@@ -29,7 +29,15 @@ const HAS_RUNNING: &str = "tidegate.running";
 /// An internal error for columns that can't be written.
 pub(in crate::runtime) fn write(cut: &JobCut) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
-    put_json(&json!({ "elapsed_us": cut.elapsed_us, "tasks": cut.tasks.len() }), &mut bytes)?;
+    put_json(
+        &json!({
+            "elapsed_us": cut.elapsed_us,
+            "parallelism": cut.shape.parallelism,
+            "spread": cut.shape.is_spread,
+            "tasks": cut.tasks.len(),
+        }),
+        &mut bytes,
+    )?;
     for task in &cut.tasks {
         put_json(&header(task), &mut bytes)?;
         for link in &task.links {
@@ -52,7 +60,11 @@ pub(in crate::runtime) fn write(cut: &JobCut) -> Result<Vec<u8>, Error> {
 pub(in crate::runtime) fn read(bytes: &[u8]) -> Result<JobCut, Error> {
     let mut rest = bytes;
     let about = Header(take_json(&mut rest)?);
-    let mut cut = JobCut { elapsed_us: about.number("elapsed_us")?, tasks: Vec::new() };
+    let mut cut = JobCut {
+        elapsed_us: about.number("elapsed_us")?,
+        shape: Shape { parallelism: about.count("parallelism")?, is_spread: about.flag("spread")? },
+        tasks: Vec::new(),
+    };
     for _ in 0..about.count("tasks")? {
         cut.tasks.push(read_task(&mut rest)?);
     }
@@ -68,6 +80,7 @@ fn header(task: &TaskCut) -> Value {
             "bound": input.bound,
             "finished": input.is_finished,
             "idle": input.is_idle,
+            "left_over": input.is_left_over,
             "pending": signs(&input.pending),
         })
     });
@@ -78,6 +91,7 @@ fn header(task: &TaskCut) -> Value {
             "name": link.name,
             "rows_in": link.rows_in,
             "rows_out": link.rows_out,
+            "said": link.said,
             "counts": [used, late, null_time, future, filtered, held, partly_late],
         })
     });
@@ -111,6 +125,7 @@ fn header(task: &TaskCut) -> Value {
     });
     json!({
         "name": task.name,
+        "stage": task.stage,
         "over": task.is_over,
         "closed": task.is_closed,
         "watermark": task.watermark,
@@ -137,6 +152,7 @@ fn read_task(rest: &mut &[u8]) -> Result<TaskCut, Error> {
             rows_in: link.natural("rows_in")?,
             rows_out: link.natural("rows_out")?,
             counts: RowCounts { used, late, null_time, future, filtered, held, partly_late },
+            said: link.get("said")?.as_i64(),
             state: OperatorState::read(rest)?,
         });
     }
@@ -146,6 +162,7 @@ fn read_task(rest: &mut &[u8]) -> Result<TaskCut, Error> {
             bound: input.number("bound")?,
             is_finished: input.flag("finished")?,
             is_idle: input.flag("idle")?,
+            is_left_over: input.flag("left_over")?,
             pending: take_elements(&input, rest)?,
         });
     }
@@ -182,6 +199,7 @@ fn read_task(rest: &mut &[u8]) -> Result<TaskCut, Error> {
     };
     Ok(TaskCut {
         name: about.text("name")?,
+        stage: about.count("stage")?,
         is_over: about.flag("over")?,
         is_closed: about.flag("closed")?,
         watermark: about.get("watermark")?.as_i64(),

@@ -23,14 +23,26 @@ use crate::stream::StreamElement;
 pub(super) struct JobCut {
     /// What the job's clock showed, microseconds.
     pub(super) elapsed_us: i64,
+    pub(super) shape: Shape,
     /// In the order of the graph.
     pub(super) tasks: Vec<TaskCut>,
+}
+
+/// How the tasks of a plan are laid out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Subtasks of what stands behind an exchange.
+    pub(super) parallelism: usize,
+    /// Exchanges have tasks of their own, though there may be one of each.
+    pub(super) is_spread: bool,
 }
 
 /// A task between two pieces of work.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TaskCut {
     pub(super) name: String,
+    /// The node at which its rows come together.
+    pub(super) stage: NodeId,
     /// It has given its end.
     pub(super) is_over: bool,
     /// Those who take its side outputs were told of its end.
@@ -64,6 +76,8 @@ pub(super) struct InputCut {
     pub(super) bound: i64,
     pub(super) is_finished: bool,
     pub(super) is_idle: bool,
+    /// Nothing follows what was on its way: it comes from a run with other subtasks.
+    pub(super) is_left_over: bool,
     /// What was on its way.
     pub(super) pending: Vec<StreamElement>,
 }
@@ -76,6 +90,8 @@ pub(super) struct LinkCut {
     pub(super) rows_in: u64,
     pub(super) rows_out: u64,
     pub(super) counts: RowCounts,
+    /// The last watermark that it gave.
+    pub(super) said: Option<i64>,
     pub(super) state: OperatorState,
 }
 

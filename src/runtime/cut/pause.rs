@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use super::{JobCut, TaskCut};
+use super::{JobCut, Shape, TaskCut};
 use crate::connector::CancelToken;
 use crate::error::Error;
 use crate::runtime::channel::{Signal, lock};
@@ -128,11 +128,11 @@ impl Pause {
     }
 
     /// A task is over.
-    pub(in crate::runtime) fn leave(&self, task: usize, cut: Result<TaskCut, Error>, sink: Option<SinkEnd>) {
+    pub(in crate::runtime) fn leave(&self, task: usize, cut: TaskCut, sink: Option<SinkEnd>) {
         let mut state = lock(&self.state);
         state.running -= 1;
         let part = &mut state.tasks[task];
-        (part.cut, part.is_over, part.is_to_commit, part.sink) = (Some(cut), true, false, sink);
+        (part.cut, part.is_over, part.is_to_commit, part.sink) = (Some(Ok(cut)), true, false, sink);
         self.changed.notify_all();
     }
 
@@ -140,7 +140,11 @@ impl Pause {
     ///
     /// # Errors
     /// What a task says that can't tell what it keeps.
-    pub(in crate::runtime) fn cut(&self, elapsed_us: i64) -> Result<Option<(JobCut, Duration)>, Error> {
+    pub(in crate::runtime) fn cut(
+        &self,
+        elapsed_us: i64,
+        shape: Shape,
+    ) -> Result<Option<(JobCut, Duration)>, Error> {
         let begun = Instant::now();
         let mut state = lock(&self.state);
         state.cut = 0;
@@ -164,7 +168,7 @@ impl Pause {
         if self.cancel.is_cancelled() {
             return Ok(None);
         }
-        Ok(Some((JobCut { elapsed_us, tasks: tasks? }, pause)))
+        Ok(Some((JobCut { elapsed_us, shape, tasks: tasks? }, pause)))
     }
 
     /// Has the sinks make visible what was prepared, and waits for it.

@@ -13,12 +13,13 @@ use crate::runtime::merge::{Inputs, Merge, MergeOrder, Second};
 use crate::runtime::meter::Meter;
 use crate::runtime::metrics::OperatorReport;
 use crate::runtime::sink::SinkEnd;
-use crate::runtime::task::{ChannelInputs, End, Link, LooseLink, Markers, Task, TaskProgress};
+use crate::runtime::task::{ChannelInputs, End, Link, LooseLink, Markers, Place, Task, TaskProgress};
 use crate::stream::micros;
 
 /// A task whose end is not known yet.
 pub(super) struct Draft {
     pub(super) name: String,
+    pub(super) place: Place,
     pub(super) signal: Arc<Signal>,
     pub(super) inputs: Box<dyn Inputs>,
     pub(super) order: MergeOrder,
@@ -26,7 +27,6 @@ pub(super) struct Draft {
     pub(super) schema: SchemaRef,
     /// What gives it rows, where that is a node of the plan: node and name.
     pub(super) head: Option<(NodeId, String)>,
-    pub(super) subtask: usize,
     pub(super) chain: Vec<LooseLink>,
     pub(super) markers: Option<Markers>,
     /// Where rows go that the source can't read.
@@ -51,18 +51,19 @@ impl Builder<'_> {
     pub(super) fn draft(
         &self,
         name: &str,
+        stage: NodeId,
         inputs: Box<dyn Inputs>,
         order: MergeOrder,
         schema: &SchemaRef,
     ) -> Draft {
         Draft {
             name: name.to_owned(),
+            place: Place { stage, subtask: 0, keys: Vec::new() },
             signal: Arc::new(Signal::default()),
             inputs,
             order,
             schema: Arc::clone(schema),
             head: None,
-            subtask: 0,
             chain: Vec::new(),
             markers: None,
             rejects: None,
@@ -76,12 +77,13 @@ impl Builder<'_> {
     pub(super) fn joined(
         &self,
         name: &str,
+        stage: NodeId,
         receivers: Vec<Receiver>,
         signal: Arc<Signal>,
         order: MergeOrder,
         schema: &SchemaRef,
     ) -> Draft {
-        let mut draft = self.draft(name, Box::new(ChannelInputs::new(receivers)), order, schema);
+        let mut draft = self.draft(name, stage, Box::new(ChannelInputs::new(receivers)), order, schema);
         draft.signal = signal;
         draft
     }
@@ -90,7 +92,7 @@ impl Builder<'_> {
     fn cells(&self, draft: &Draft, ending: &Ending) -> Arc<TaskCells> {
         let granularity = self.options.latency_granularity;
         let cell = |node, name: &str, answers| {
-            Arc::new(OperatorCell::new(node, name, draft.subtask, answers, granularity))
+            Arc::new(OperatorCell::new(node, name, draft.place.subtask, answers, granularity))
         };
         let mut operators: Vec<_> = draft.head.iter().map(|(node, name)| cell(*node, name, false)).collect();
         let links = draft.chain.iter().map(LooseLink::facts);
@@ -134,6 +136,7 @@ impl Builder<'_> {
         };
         self.graph.tasks.push(Task {
             name: draft.name,
+            place: draft.place,
             signal: draft.signal,
             input: Merge::new(draft.inputs, draft.order, draft.schema, batch_rows)
                 .in_step(draft.in_step)

@@ -11,17 +11,25 @@ use crate::plan::{AggregatePhase, Distribution, NodeId, Operation, PlanNode, Win
 use crate::runtime::channel::{Receiver, Signal, channel};
 use crate::runtime::exchange::Outputs;
 use crate::runtime::merge::Second;
+use crate::runtime::task::Place;
 
 impl Builder<'_> {
-    pub(super) fn exchange(&mut self, node: &PlanNode, distribution: &Distribution) -> Result<Stage, Error> {
+    pub(super) fn exchange(
+        &mut self,
+        id: NodeId,
+        node: &PlanNode,
+        distribution: &Distribution,
+    ) -> Result<Stage, Error> {
         let input = self.input_of(node)?;
         let stage = self.stage(input)?;
         match distribution {
             Distribution::Single => {
-                Ok(vec![self.gather(stage, &node.schema, node.properties.bounded, "gather")?])
+                Ok(vec![self.gather(id, stage, &node.schema, node.properties.bounded, "gather")?])
             }
-            Distribution::Hash(_) if self.options.parallelism == 1 && stage.len() == 1 => Ok(stage),
-            Distribution::Hash(keys) => Ok(self.spread(stage, keys, &node.schema, node.properties.bounded)),
+            Distribution::Hash(_) if !self.graph.shape.is_spread && stage.len() == 1 => Ok(stage),
+            Distribution::Hash(keys) => {
+                Ok(self.spread(id, stage, keys, &node.schema, node.properties.bounded))
+            }
         }
     }
 
@@ -32,10 +40,11 @@ impl Builder<'_> {
         node: &PlanNode,
         aggregate: &WindowAggregateNode,
     ) -> Result<Stage, Error> {
-        let exchange = self.node(self.input_of(node)?)?.clone();
+        let exchange_id = self.input_of(node)?;
+        let exchange = self.node(exchange_id)?.clone();
         let is_hashed = matches!(exchange.operation, Operation::Exchange(Distribution::Hash(_)));
         let is_split = aggregate.phase == AggregatePhase::Single && aggregate.has_exact_parts();
-        if self.options.parallelism == 1 || !is_hashed || !is_split {
+        if !self.graph.shape.is_spread || !is_hashed || !is_split {
             let mut stage = self.stage(self.input_of(node)?)?;
             self.chain(&mut stage, id, node)?;
             return Ok(stage);
@@ -49,7 +58,7 @@ impl Builder<'_> {
         // Behind the slice's start stand the keys and the grouping id.
         let keys = aggregate.keys.len() + usize::from(aggregate.grouping_sets.is_some());
         let keys: Vec<usize> = (1..=keys).collect();
-        let mut stage = self.spread(stage, &keys, &states, node.properties.bounded);
+        let mut stage = self.spread(exchange_id, stage, &keys, &states, node.properties.bounded);
         let last = with_phase(node, aggregate, AggregatePhase::Final, Arc::clone(&node.schema));
         // The local phase has judged what is late.
         let last = PlanNode { late: None, ..last };
@@ -60,6 +69,7 @@ impl Builder<'_> {
     /// One subtask of a stage; several are brought together in a new task.
     pub(super) fn gather(
         &mut self,
+        id: NodeId,
         stage: Stage,
         schema: &SchemaRef,
         bounded: bool,
@@ -73,7 +83,7 @@ impl Builder<'_> {
         }
         let signal = Arc::new(Signal::default());
         let receivers = stage.into_iter().map(|draft| self.connect(draft, &signal)).collect();
-        let mut draft = self.joined(name, receivers, signal, order_of(bounded), schema);
+        let mut draft = self.joined(name, id, receivers, signal, order_of(bounded), schema);
         draft.in_step = true;
         Ok(draft)
     }
@@ -89,13 +99,14 @@ impl Builder<'_> {
         let count = if is_hashed { self.options.parallelism.max(1) } else { 1 };
         let signals: Vec<_> = (0..count).map(|_| Arc::new(Signal::default())).collect();
         let mut receivers: Vec<Vec<Receiver>> = (0..count).map(|_| Vec::new()).collect();
-        let mut from = 0;
+        let (mut from, mut all_keys) = (0, Vec::new());
         for exchange in &exchanges {
             from = receivers[0].len();
             let stage = self.stage(self.input_of(exchange)?)?;
             match &exchange.operation {
                 Operation::Exchange(Distribution::Hash(keys)) if count > 1 => {
                     self.spread_to(stage, keys, &signals, &mut receivers);
+                    all_keys.push(keys.clone());
                 }
                 Operation::Exchange(_) => {
                     for draft in stage {
@@ -109,8 +120,9 @@ impl Builder<'_> {
         let ends = receivers.into_iter().zip(signals).enumerate();
         let mut stage: Stage = ends
             .map(|(number, (receivers, signal))| {
-                let mut draft = self.joined(&format!("join {number}"), receivers, signal, order, &schema);
+                let mut draft = self.joined(&format!("join {number}"), id, receivers, signal, order, &schema);
                 draft.in_step = true;
+                draft.place = Place { stage: id, subtask: number, keys: all_keys.clone() };
                 draft.second = Some(Second { from, schema: Arc::clone(&exchanges[1].schema) });
                 draft
             })
@@ -120,7 +132,14 @@ impl Builder<'_> {
     }
 
     /// As many new subtasks as the job's parallelism, each with the rows of its keys.
-    fn spread(&mut self, stage: Stage, keys: &[usize], schema: &SchemaRef, bounded: bool) -> Stage {
+    fn spread(
+        &mut self,
+        id: NodeId,
+        stage: Stage,
+        keys: &[usize],
+        schema: &SchemaRef,
+        bounded: bool,
+    ) -> Stage {
         let count = self.options.parallelism;
         let signals: Vec<_> = (0..count).map(|_| Arc::new(Signal::default())).collect();
         let mut receivers: Vec<Vec<Receiver>> = (0..count).map(|_| Vec::new()).collect();
@@ -128,9 +147,9 @@ impl Builder<'_> {
         let ends = receivers.into_iter().zip(signals).enumerate();
         ends.map(|(number, (receivers, signal))| {
             let name = format!("subtask {number}");
-            let mut draft = self.joined(&name, receivers, signal, order_of(bounded), schema);
+            let mut draft = self.joined(&name, id, receivers, signal, order_of(bounded), schema);
             draft.in_step = true;
-            draft.subtask = number;
+            draft.place = Place { stage: id, subtask: number, keys: vec![keys.to_vec()] };
             draft
         })
         .collect()

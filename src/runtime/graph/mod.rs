@@ -18,7 +18,7 @@ use arrow::datatypes::SchemaRef;
 use self::draft::{Draft, Ending};
 use super::channel::{ChannelProbe, Receiver, Sender, Signal, channel};
 use super::control::Stops;
-use super::cut::JobCut;
+use super::cut::{JobCut, Shape, TaskCut};
 use super::job::JobOptions;
 use super::measure::{JobCells, Questions};
 use super::merge::MergeOrder;
@@ -41,6 +41,9 @@ pub(super) struct Graph {
     /// Of each source, who reads its splits.
     pub(super) readers: Vec<SplitReaders>,
     pub(super) cells: Arc<JobCells>,
+    pub(super) shape: Shape,
+    /// What tasks left that were over when an earlier run was cut, by their places.
+    pub(super) left: BTreeMap<usize, TaskCut>,
 }
 
 /// What is read of a source while it runs.
@@ -66,6 +69,57 @@ pub(super) fn build(
 ) -> Result<Graph, Error> {
     let clock = &options.clock.0;
     let shift_us = resumes.map_or(0, |cut| clock.elapsed_us().saturating_sub(cut.elapsed_us));
+    build_with(plan, connectors, options, stops, resumes, Begin { shift_us, is_muted: false })
+}
+
+/// Has the tasks of an earlier run, laid out as they were, finish what was on its way; nothing is read. What they keep
+/// then, and the tasks, whose sinks have to be told when a checkpoint of that is there.
+///
+/// # Errors
+/// Those of [`build`], and what stops a task.
+pub(super) fn exhaust(
+    plan: &StreamPlan,
+    connectors: &Connectors,
+    options: &JobOptions,
+    cut: &JobCut,
+) -> Result<(JobCut, Vec<Task>), Error> {
+    let (parallelism, stops) = (cut.shape.parallelism, Stops::default());
+    let options = JobOptions { parallelism, measures: false, takes_cuts: true, ..options.clone() };
+    let begin = Begin { shift_us: 0, is_muted: true };
+    // Whoever takes the rows of a query listens until all is cut.
+    let mut graph = build_with(plan, connectors, &options, &stops, Some(cut), begin)?;
+    graph.tasks.iter_mut().for_each(Task::defer_sink);
+    let mut goes_on = true;
+    while goes_on {
+        goes_on = false;
+        // The last one first: less is on its way at once.
+        for task in graph.tasks.iter_mut().rev() {
+            goes_on |= task.exhaust(&stops.cancel)?;
+        }
+    }
+    let tasks = graph.tasks.iter_mut().map(Task::cut).collect::<Result<_, _>>()?;
+    Ok((JobCut { elapsed_us: cut.elapsed_us, shape: cut.shape, tasks }, graph.tasks))
+}
+
+/// How tasks begin.
+struct Begin {
+    /// How much later the job's clock shows a moment of an earlier run now.
+    shift_us: i64,
+    /// Nothing is read.
+    is_muted: bool,
+}
+
+fn build_with(
+    plan: &StreamPlan,
+    connectors: &Connectors,
+    options: &JobOptions,
+    stops: &Stops,
+    resumes: Option<&JobCut>,
+    Begin { shift_us, is_muted }: Begin,
+) -> Result<Graph, Error> {
+    let clock = &options.clock.0;
+    let is_spread = options.parallelism > 1 || resumes.is_some_and(|cut| cut.shape.is_spread);
+    let shape = Shape { parallelism: options.parallelism, is_spread };
     let questions = Arc::new(Questions::default());
     let cells = |tasks, channels| {
         let (started_us, questions) = (clock.elapsed_us(), Arc::clone(&questions));
@@ -78,12 +132,15 @@ pub(super) fn build(
         stops,
         resumes,
         shift_us,
+        is_muted,
         graph: Graph {
             tasks: Vec::new(),
             result: None,
             sources: Vec::new(),
             readers: Vec::new(),
             cells: cells(Vec::new(), Vec::new()),
+            shape,
+            left: BTreeMap::new(),
         },
         groups: BTreeMap::new(),
         late: BTreeMap::new(),
@@ -97,7 +154,10 @@ pub(super) fn build(
     }
     let mut graph = builder.graph;
     if let Some(cut) = resumes {
-        resume::restore(&mut graph.tasks, cut, shift_us)?;
+        graph.left = match cut.shape == shape {
+            true => resume::restore(&mut graph.tasks, cut, shift_us)?,
+            false => resume::respread(&mut graph.tasks, plan, cut, shift_us)?,
+        };
     }
     let tasks = graph.tasks.iter().map(|task| Arc::clone(&task.cells)).collect();
     graph.cells = cells(tasks, channels(&graph.tasks));
@@ -125,6 +185,8 @@ struct Builder<'a> {
     resumes: Option<&'a JobCut>,
     /// How much later the job's clock shows a moment of it now.
     shift_us: i64,
+    /// Nothing is read.
+    is_muted: bool,
     graph: Graph,
     /// Sources that keep together in event time.
     groups: BTreeMap<String, Arc<AlignmentGroup>>,
@@ -161,7 +223,7 @@ impl Builder<'_> {
             return Err(Error::internal("runtime", format!("plan node {id} is no sink")));
         };
         let stage = self.stage(self.input_of(&node)?)?;
-        let draft = self.gather(stage, &node.schema, is_aligned(&node), "sink")?;
+        let draft = self.gather(id, stage, &node.schema, is_aligned(&node), "sink")?;
         let end = match &sink.target {
             SinkTarget::Result => {
                 let reader = Arc::new(Signal::default());
@@ -200,7 +262,7 @@ impl Builder<'_> {
         for input in &node.inputs {
             drafts.extend(self.stage(*input)?);
         }
-        let mut draft = self.gather(drafts, &node.schema, false, "late rows")?;
+        let mut draft = self.gather(id, drafts, &node.schema, false, "late rows")?;
         draft.in_step = false;
         draft.late_table = Some(table.name.clone());
         let end = SinkEnd::table(self.table_sink(id, table, &node.schema)?, false);
@@ -224,7 +286,7 @@ impl Builder<'_> {
             Operation::Source(source) => Ok(vec![self.source(id, source, &node)?]),
             Operation::Values(rows) => {
                 let inputs = Box::new(ListedRows::new(rows, self.options.batch_rows));
-                let mut draft = self.draft("values", inputs, MergeOrder::Aligned, &node.schema);
+                let mut draft = self.draft("values", id, inputs, MergeOrder::Aligned, &node.schema);
                 draft.markers = self.markers(id);
                 draft.head = Some((id, "Values".to_owned()));
                 Ok(vec![draft])
@@ -238,11 +300,11 @@ impl Builder<'_> {
                     }
                 }
                 let order = order_of(is_aligned(&node));
-                let mut draft = self.joined("union", receivers, signal, order, &node.schema);
+                let mut draft = self.joined("union", id, receivers, signal, order, &node.schema);
                 draft.head = Some((id, "Union".to_owned()));
                 Ok(vec![draft])
             }
-            Operation::Exchange(distribution) => self.exchange(&node, distribution),
+            Operation::Exchange(distribution) => self.exchange(id, &node, distribution),
             Operation::WindowAggregate(aggregate) => self.window_aggregate(id, &node, aggregate),
             Operation::WindowJoin(_)
             | Operation::IntervalJoin(_)
@@ -281,7 +343,7 @@ impl Builder<'_> {
                 let input = self.input_of(&node)?;
                 let schema = Arc::clone(&self.node(input)?.schema);
                 let stage = self.stage(input)?;
-                let mut stage = vec![self.gather(stage, &schema, node.properties.bounded, "gather")?];
+                let mut stage = vec![self.gather(id, stage, &schema, node.properties.bounded, "gather")?];
                 self.chain(&mut stage, id, &node)?;
                 Ok(stage)
             }
@@ -290,7 +352,7 @@ impl Builder<'_> {
                     return Err(Error::internal("runtime", "late rows of a node that gives none"));
                 };
                 let order = MergeOrder::Arrival;
-                Ok(vec![self.joined("late rows", side.receivers, side.signal, order, &node.schema)])
+                Ok(vec![self.joined("late rows", id, side.receivers, side.signal, order, &node.schema)])
             }
             Operation::Sink(_) => Err(Error::internal("runtime", "a sink is read from")),
         }

@@ -13,10 +13,10 @@ use crate::error::{Error, code};
 use crate::operator;
 use crate::plan::{NodeId, Operation, PlanNode, SourceNode};
 use crate::runtime::channel::Signal;
-use crate::runtime::cut::TaskCut;
+use crate::runtime::cut::{TaskCut, foreign};
 use crate::runtime::measure::MarkerClock;
 use crate::runtime::source::{
-    Aligned, Reading, SourceShape, SplitInputs, SplitPipeline, read_whole, resumed,
+    Aligned, Muted, Reading, SourceShape, SplitInputs, SplitPipeline, read_whole, resumed,
 };
 use crate::runtime::task::Markers;
 use crate::stream::{StreamBatch, StreamElement};
@@ -92,6 +92,9 @@ impl Builder<'_> {
     ) -> Result<Draft, Error> {
         let table = &node.table;
         let left = self.resumes.and_then(|cut| cut.of_source(id));
+        if self.is_muted {
+            return self.muted(id, node, plan_node, left);
+        }
         let (source, pipelines, shape) = self.open(node, plan_node, left)?;
         let alignment = node.watermark.as_ref().and_then(|spec| spec.alignment.as_ref());
         let aligned = alignment.map(|alignment| {
@@ -130,11 +133,30 @@ impl Builder<'_> {
         let (inputs, readers) = SplitInputs::new(source, pipelines, &shape, reading)?;
         self.graph.readers.push(readers);
         let name = format!("source {}", table.name);
-        let mut draft = self.draft(&name, Box::new(inputs), order_of(table.bounded), &plan_node.schema);
+        let mut draft = self.draft(&name, id, Box::new(inputs), order_of(table.bounded), &plan_node.schema);
         draft.signal = signal;
         draft.head = Some((id, format!("Source({})", table.name)));
         draft.markers = self.markers(id);
         draft.rejects = rejects;
+        draft.reads_table = true;
+        Ok(draft)
+    }
+
+    /// What stands for a table that is not read.
+    fn muted(
+        &mut self,
+        id: NodeId,
+        node: &SourceNode,
+        plan_node: &PlanNode,
+        left: Option<&TaskCut>,
+    ) -> Result<Draft, Error> {
+        let name = format!("source {}", node.table.name);
+        let left = left.ok_or_else(|| foreign(format!("it has no task \"{name}\"")))?;
+        let inputs = Box::new(Muted::new(left.merge.inputs.len(), left.splits.clone()));
+        let order = order_of(node.table.bounded);
+        let mut draft = self.draft(&name, id, inputs, order, &plan_node.schema);
+        draft.head = Some((id, format!("Source({})", node.table.name)));
+        draft.rejects = plan_node.late.as_ref().map(|_| Arc::new(self.late_sender(id, &draft.signal)));
         draft.reads_table = true;
         Ok(draft)
     }

@@ -143,9 +143,12 @@ pub(in crate::runtime) struct Merge<I> {
     /// The merged stream was told idle.
     idle: bool,
     ended: bool,
-    /// For each input, what was on its way when an earlier run was cut: it comes before all else. Inputs behind those
-    /// that there are have nothing but this.
+    /// For each input, what was on its way when an earlier run was cut: it comes before all else.
     replay: Vec<VecDeque<StreamElement>>,
+    /// For each input, its place in `inputs`; `None`: nothing follows what was on its way.
+    feeds: Vec<Option<usize>>,
+    /// Inputs that nothing follows.
+    left_over: usize,
 }
 
 /// The second of two streams that have one watermark but other columns.
@@ -196,6 +199,7 @@ impl<I: Inputs> Merge<I> {
     ) -> Self {
         let states = (0..inputs.len()).map(|_| InputState::new()).collect();
         let live = (0..inputs.len()).collect();
+        let feeds = (0..inputs.len()).map(Some).collect();
         Self {
             inputs,
             states,
@@ -216,6 +220,8 @@ impl<I: Inputs> Merge<I> {
             idle: false,
             ended: false,
             replay: Vec::new(),
+            feeds,
+            left_over: 0,
         }
     }
 
@@ -224,10 +230,10 @@ impl<I: Inputs> Merge<I> {
         if let Some(element) = self.replay.get_mut(input).and_then(VecDeque::pop_front) {
             return Ok(Polled::Element(element));
         }
-        if input < self.inputs.len() {
-            return self.inputs.poll(input);
+        match self.feeds[input] {
+            Some(feed) => self.inputs.poll(feed),
+            None => Ok(Polled::Element(StreamElement::End)),
         }
-        Ok(Polled::Element(StreamElement::End))
     }
 
     /// Whether nothing waits here that was merged.
@@ -243,22 +249,33 @@ impl<I: Inputs> Merge<I> {
                 state.head.as_ref().map(|(batch, taken)| batch.slice(*taken, batch.num_rows() - taken));
             let head = head.map(StreamElement::Batch);
             let replay = self.replay.get(input).into_iter().flatten().cloned();
-            let later = self.inputs.pending(input).into_iter();
+            let later = self.feeds[input].into_iter().flat_map(|feed| self.inputs.pending(feed));
             let is_kept = |element: &StreamElement| !matches!(element, StreamElement::Latency(_));
             InputCut {
                 bound: state.bound.0,
                 is_finished: state.finished,
                 is_idle: state.idle,
+                is_left_over: self.feeds[input].is_none(),
                 pending: head.into_iter().chain(replay).chain(later).filter(is_kept).collect(),
             }
         };
-        MergeCut {
-            given: self.given.0,
-            is_idle: self.idle,
-            is_ended: self.ended,
-            inputs: self.states.iter().enumerate().map(input).collect(),
-            second_from: self.second.as_ref().map(|second| second.from),
+        let mut second_from = self.second.as_ref().map(|second| second.from);
+        let mut inputs = Vec::with_capacity(self.states.len());
+        for cut in self.states.iter().enumerate().map(input).enumerate() {
+            match cut {
+                (_, cut) if !(cut.is_left_over && cut.is_finished) => inputs.push(cut),
+                (place, _) => {
+                    let is_before = self.second.as_ref().is_some_and(|second| place < second.from);
+                    second_from = second_from.map(|from| from - usize::from(is_before));
+                }
+            }
         }
+        MergeCut { given: self.given.0, is_idle: self.idle, is_ended: self.ended, inputs, second_from }
+    }
+
+    /// How many inputs it has, and of how many of them the second stream's follow.
+    pub(in crate::runtime) fn width(&self) -> (usize, Option<usize>) {
+        (self.inputs.len(), self.second.as_ref().map(|second| second.from))
     }
 
     /// How the splits are left that it merges.
@@ -266,15 +283,20 @@ impl<I: Inputs> Merge<I> {
         self.inputs.marks()
     }
 
-    /// Goes on where a merge of as many inputs was cut.
+    /// Goes on where a merge of as many inputs was cut, those aside that nothing follows.
     pub(in crate::runtime) fn restore(&mut self, cut: &MergeCut) {
         self.inputs.give_up();
         self.given = Watermark(cut.given);
         self.idle = cut.is_idle;
         self.ended = cut.is_ended;
-        while self.states.len() < cut.inputs.len() {
-            self.states.push(InputState::new());
+        if let (Some(second), Some(from)) = (&mut self.second, cut.second_from) {
+            second.from = from;
         }
+        let mut next = 0..self.inputs.len();
+        self.feeds = cut.inputs.iter().map(|cut| if cut.is_left_over { None } else { next.next() }).collect();
+        self.feeds.extend(next.map(Some));
+        self.left_over = self.feeds.iter().filter(|feed| feed.is_none()).count();
+        self.states = self.feeds.iter().map(|_| InputState::new()).collect();
         for (state, cut) in self.states.iter_mut().zip(&cut.inputs) {
             state.bound = Watermark(cut.bound);
             state.finished = cut.is_finished;
@@ -548,9 +570,10 @@ impl<I: Inputs> Merge<I> {
     /// Takes one element from the next input that has one, in turn.
     fn take_arrived(&mut self) -> Result<bool, Error> {
         self.inputs.refresh()?;
-        while self.states.len() < self.inputs.len() {
+        for place in self.feeds.len() - self.left_over..self.inputs.len() {
             self.live.push(self.states.len());
             self.states.push(InputState::new());
+            self.feeds.push(Some(place));
         }
         let count = self.live.len();
         for step in 0..count {

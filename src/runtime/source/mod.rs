@@ -18,7 +18,7 @@ use arrow::record_batch::RecordBatch;
 use super::merge::{Inputs, Polled};
 use crate::connector::{CancelToken, Position, Read, SplitReader};
 use crate::error::{Error, code};
-use crate::stream::{StreamBatch, StreamElement};
+use crate::stream::{StreamBatch, StreamElement, Watermark};
 
 pub(super) use alignment::{Aligned, AlignmentGroup};
 pub(super) use board::SplitBoard;
@@ -142,6 +142,42 @@ impl Inputs for ListedRows {
 
     fn poll(&mut self, _input: usize) -> Result<Polled, Error> {
         Ok(self.0.next().map_or(Polled::Pending, Polled::Element))
+    }
+}
+
+/// Splits that are not read.
+pub(super) struct Muted {
+    count: usize,
+    marks: Vec<SplitMark>,
+}
+
+impl Muted {
+    /// So many, left like this.
+    pub(super) fn new(count: usize, marks: Vec<SplitMark>) -> Self {
+        Self { count, marks }
+    }
+}
+
+impl Inputs for Muted {
+    fn len(&self) -> usize {
+        self.count
+    }
+
+    fn marks(&self) -> Vec<SplitMark> {
+        self.marks.clone()
+    }
+
+    fn may_grow(&self) -> bool {
+        true
+    }
+
+    fn advanced(&mut self) -> Option<Watermark> {
+        // Whether the source is idle, or goes on with the clock, is for those to find who read it.
+        Some(Watermark::MIN)
+    }
+
+    fn poll(&mut self, _input: usize) -> Result<Polled, Error> {
+        Ok(Polled::Pending)
     }
 }
 

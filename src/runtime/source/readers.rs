@@ -127,6 +127,8 @@ struct Slot {
     resting: Option<SplitPipeline>,
     /// When the reader found nothing, if that is what it said last.
     found_empty_us: Option<i64>,
+    /// The reader has said something.
+    was_asked: bool,
     nap: Duration,
     cell: Arc<SplitCell>,
     /// How the split is found.
@@ -140,6 +142,7 @@ impl Work {
             read: VecDeque::new(),
             resting: None,
             found_empty_us: None,
+            was_asked: false,
             nap: FIRST_NAP,
             cell: Arc::clone(pipeline.cell()),
             first_mark: pipeline.first_mark(),
@@ -224,14 +227,14 @@ impl SplitInputs {
 
     /// Whether the split becomes idle by this look at it. `found_empty_us`: when a reader last found
     /// nothing there, if nothing waits to be taken.
-    fn becomes_idle(&mut self, input: usize, found_empty_us: Option<i64>) -> bool {
+    fn becomes_idle(&mut self, input: usize, found_empty_us: Option<i64>, was_asked: bool) -> bool {
         let split = &mut self.splits[input];
         let Some(timer) = &mut split.timer else { return false };
         if timer.is_idle() {
             return false;
         }
         // That an earlier run had found nothing counts until somebody looks again.
-        if split.is_resumed && found_empty_us.is_none() {
+        if split.is_resumed && !was_asked {
             return false;
         }
         split.is_resumed = false;
@@ -370,17 +373,18 @@ impl Inputs for SplitInputs {
         if let Some(element) = self.splits[input].at_hand.pop_front() {
             return Ok(Polled::Element(element));
         }
-        let (read, found_empty_us) = {
+        let (read, found_empty_us, was_asked) = {
             let mut work = lock(&self.shared.work);
             let slot = &mut work.slots[input];
             let (read, found_empty_us) = (slot.read.pop_front(), slot.found_empty_us);
+            let was_asked = slot.was_asked;
             if read.is_some() && slot.read.len() < AHEAD {
                 self.wake(&mut work, input);
             }
-            (read, found_empty_us)
+            (read, found_empty_us, was_asked)
         };
         let Some(read) = read else {
-            return Ok(match self.becomes_idle(input, found_empty_us) {
+            return Ok(match self.becomes_idle(input, found_empty_us, was_asked) {
                 true => Polled::Element(StreamElement::Status(StreamStatus::Idle)),
                 false => Polled::Pending,
             });
@@ -504,7 +508,7 @@ fn read(shared: &Shared, split: usize, mut pipeline: SplitPipeline) -> bool {
         let mut work = lock(&shared.work);
         let slot = &mut work.slots[split];
         slot.cell.set(SplitState::Aligned);
-        slot.found_empty_us = None;
+        (slot.found_empty_us, slot.was_asked) = (None, true);
         let moved = ticked.is_some();
         slot.read.extend(ticked.map(Ok));
         work.quiet.insert((Instant::now() + aligned.interval, split), pipeline);
@@ -524,6 +528,7 @@ fn read(shared: &Shared, split: usize, mut pipeline: SplitPipeline) -> bool {
     let read = match read {
         Ok(Step::Quiet(state)) => {
             slot.cell.set(state);
+            slot.was_asked = true;
             slot.found_empty_us = match state {
                 SplitState::Disconnected => None,
                 _ => Some(shared.shape.clock().elapsed_us()),
