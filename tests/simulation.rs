@@ -80,19 +80,35 @@ fn the_cases_are_rich() {
     assert!(count(&|case, _| case.is_updating() && is_session(case)) > 10);
 }
 
+/// How a case is disturbed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Disorder {
+    None,
+    /// Now and then, also in the middle of the work, it is stopped, and another one goes on from its checkpoint, also
+    /// with another parallelism.
+    Stops,
+    /// It crashes: another one goes on from a checkpoint that was taken some time before.
+    Crashes,
+}
+
 fn run(seeds: Range<u64>) {
     let is_alone = seeds.clone().count() == 1;
     for seed in seeds {
         let case = Case::new(seed);
         let expected = answer(&case);
-        // One seed in four is run with stops, too.
-        for restarts in [false, true].into_iter().filter(|restarts| !restarts || is_alone || seed % 4 == 0) {
-            let given = engine(&case, restarts);
-            let given =
-                given.unwrap_or_else(|error| panic!("seed {seed}, restarts {restarts}: {}", error.render()));
+        let mut disorders = vec![Disorder::None];
+        if is_alone || seed % 4 == 0 {
+            disorders.push(Disorder::Stops);
+        }
+        if is_alone || seed % 4 == 2 {
+            disorders.push(Disorder::Crashes);
+        }
+        for disorder in disorders {
+            let given = engine(&case, disorder);
+            let given = given.unwrap_or_else(|error| panic!("seed {seed}, {disorder:?}: {}", error.render()));
             assert!(
                 given == expected,
-                "seed {seed} gives another answer (restarts: {restarts}); run it alone with \
+                "seed {seed} gives another answer (disorder: {disorder:?}); run it alone with \
                  SIMULATION_SEED={seed} cargo test --test simulation the_seed\n{}{}\n{}\n{}",
                 case.tables_sql(),
                 case.query_sql(),
@@ -120,10 +136,32 @@ fn difference(expected: &Answer, given: &Answer) -> String {
     text + &format!("expected {}\ngiven    {}", others(expected), others(given))
 }
 
-/// The answer of the engine. `restarts`: now and then, also in the middle of the work, it is stopped, and another
-/// one goes on from its checkpoint, also with another parallelism.
-fn engine(case: &Case, restarts: bool) -> Result<Answer, Error> {
-    let mut dice = Dice::new(case.seed ^ 0x0072_6573_7461_7274);
+/// A case that runs.
+struct Run<'a> {
+    case: &'a Case,
+    feed: Feed,
+    clock: Arc<VirtualClock>,
+    query: SteppedHandle,
+    order: Order,
+    rows: Vec<String>,
+    dice: Dice,
+    /// The checkpoint that a crash goes back to.
+    saved: Option<Saved>,
+}
+
+/// A checkpoint, and what the query had given until then.
+struct Saved {
+    cut: Vec<u8>,
+    order: Order,
+    rows: Vec<String>,
+    /// The events that had happened.
+    events: usize,
+    /// How often the job may still crash behind it.
+    crashes: i64,
+}
+
+/// The answer of the engine.
+fn engine(case: &Case, disorder: Disorder) -> Result<Answer, Error> {
     let feed = Feed::new();
     let mut connectors = Connectors::empty();
     connectors.add(Arc::new(feed.clone()));
@@ -133,55 +171,45 @@ fn engine(case: &Case, restarts: bool) -> Result<Answer, Error> {
     session.set_clock(Arc::clone(&clock) as Arc<dyn Clock>);
     session.set("execution.batch-rows", &case.batch_rows.to_string())?;
     session.set("execution.parallelism", &case.parallelism.to_string())?;
-    let split_name = |split: usize| format!("split {split}");
     for table in &case.tables {
         if case.bounded {
             feed.bound(table.name);
         }
         (0..table.splits).for_each(|split| feed.add_split(table.name, &split_name(split)));
     }
-    let mut query = start(&mut session, &(case.tables_sql() + &case.query_sql()), case.seed)?;
-    let is_key = case.outer_s.is_none() && case.parallelism == 1 && !restarts && !case.is_updating();
-    let mut order = Order { is_key, last: i64::MIN };
-    let mut given = Answer::default();
-    query.settle()?;
-    for event in &case.events {
-        match event {
-            Event::Rows { table, split, rows } => {
-                let lines: Vec<_> = rows.iter().map(|row| case.json(row)).collect();
-                feed.give(case.tables[*table].name, &split_name(*split), FeedEvent::Lines(lines.join("\n")));
-            }
-            Event::Advance(seconds) => clock.advance(Duration::from_secs(seconds.unsigned_abs())),
-            Event::EndSplit { table, split } => {
-                feed.give(case.tables[*table].name, &split_name(*split), FeedEvent::End);
-            }
-        }
-        // Rows of tables that go on arrive in the order of the events; those of tables that end are all
-        // there when somebody reads.
-        if restarts && dice.below(3) == 0 {
-            let turns = dice.below(4);
-            restart(&mut query, turns, &mut dice)?;
-        }
-        if !case.bounded {
-            query.settle()?;
-            order.take(&mut query, &mut given.rows);
-            query.check_counts()?;
-        }
-    }
-    case.tables.iter().for_each(|table| feed.end(table.name));
+    let query = start(&mut session, &(case.tables_sql() + &case.query_sql()), case.seed)?;
+    let is_key =
+        case.outer_s.is_none() && case.parallelism == 1 && disorder != Disorder::Stops && !case.is_updating();
+    let order = Order { is_key, last: i64::MIN };
+    let dice = Dice::new(case.seed ^ 0x0072_6573_7461_7274);
+    let mut run = Run { case, feed, clock, query, order, rows: Vec::new(), dice, saved: None };
+    run.query.settle()?;
+    run.events(disorder)?;
+    case.tables.iter().for_each(|table| run.feed.end(table.name));
     // To the end with a stop after each turn or some.
-    while restarts && !query.is_over() {
-        let turns = 1 + dice.below(3);
-        if !restart(&mut query, turns, &mut dice)? {
+    while disorder == Disorder::Stops && !run.query.is_over() {
+        let turns = 1 + run.dice.below(3);
+        if !restart(&mut run.query, turns, &mut run.dice)? {
             break;
         }
     }
-    query.settle()?;
-    order.take(&mut query, &mut given.rows);
+    while disorder == Disorder::Crashes && run.steps()? {
+        run.checkpoint(case.events.len())?;
+        run.steps()?;
+        run.crash()?;
+    }
+    run.query.settle()?;
+    run.take();
+    if disorder == Disorder::Crashes && run.crash()? {
+        run.query.settle()?;
+        run.take();
+    }
+    let Run { query, rows, .. } = run;
     assert!(query.is_over(), "seed {}: the query has not ended", case.seed);
     let summary = query.summary();
     assert!(summary.reconciles(), "seed {}: rows are not accounted for", case.seed);
-    (given.late, given.partly_late) = (summary.late, summary.partly_late);
+    let mut given = Answer { rows, late: summary.late, ..Answer::default() };
+    given.partly_late = summary.partly_late;
     (given.null_time, given.filtered) = (summary.null_time, summary.filtered);
     given.late_rows = match case.keeps_late() {
         true => late_rows(&mut session, case.seed)?,
@@ -189,6 +217,123 @@ fn engine(case: &Case, restarts: bool) -> Result<Answer, Error> {
     };
     given.rows.sort();
     Ok(given)
+}
+
+fn split_name(split: usize) -> String {
+    format!("split {split}")
+}
+
+impl Run<'_> {
+    fn events(&mut self, disorder: Disorder) -> Result<(), Error> {
+        let case = self.case;
+        let mut next = 0;
+        while let Some(event) = case.events.get(next) {
+            self.give(event);
+            next += 1;
+            // Rows of tables that go on arrive in the order of the events; those of tables that end are all
+            // there when somebody reads.
+            if disorder == Disorder::Stops && self.dice.below(3) == 0 {
+                let turns = self.dice.below(4);
+                restart(&mut self.query, turns, &mut self.dice)?;
+            }
+            if disorder == Disorder::Crashes {
+                if self.dice.one_in(3) {
+                    self.steps()?;
+                    self.checkpoint(next)?;
+                } else if matches!(event, Event::Advance(_)) {
+                    // Who was silent before the crash is not silent for as long again behind it.
+                    self.saved = None;
+                }
+            }
+            if !case.bounded {
+                self.query.settle()?;
+                self.take();
+                self.query.check_counts()?;
+            }
+            if disorder == Disorder::Crashes && self.dice.one_in(4) {
+                next = self.crash_between(next)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Some pieces of work. Whether there was any.
+    fn steps(&mut self) -> Result<bool, Error> {
+        let mut worked = false;
+        for _ in 0..1 + self.dice.below(20) {
+            worked |= self.query.step()?;
+        }
+        Ok(worked)
+    }
+
+    fn give(&self, event: &Event) {
+        let name = |table: usize| self.case.tables[table].name;
+        match event {
+            Event::Rows { table, split, rows } => {
+                let lines: Vec<_> = rows.iter().map(|row| self.case.json(row)).collect();
+                self.feed.give(name(*table), &split_name(*split), FeedEvent::Lines(lines.join("\n")));
+            }
+            Event::Advance(seconds) => self.clock.advance(Duration::from_secs(seconds.unsigned_abs())),
+            Event::EndSplit { table, split } => {
+                self.feed.give(name(*table), &split_name(*split), FeedEvent::End);
+            }
+        }
+    }
+
+    fn take(&mut self) {
+        self.order.take(&mut self.query, &mut self.rows);
+    }
+
+    /// Keeps a checkpoint, if the query can be cut.
+    fn checkpoint(&mut self, events: usize) -> Result<(), Error> {
+        self.take();
+        self.saved = match self.query.cut() {
+            Err(error) if error.code() == "P002" => None,
+            cut => Some(Saved {
+                cut: cut?,
+                order: self.order.clone(),
+                rows: self.rows.clone(),
+                events,
+                crashes: 1 + self.dice.below(2),
+            }),
+        };
+        Ok(())
+    }
+
+    /// Goes back to the last checkpoint. Whether there is one.
+    fn crash(&mut self) -> Result<bool, Error> {
+        let Some(saved) = &mut self.saved else { return Ok(false) };
+        self.query.crash(&saved.cut)?;
+        (self.order, self.rows) = (saved.order.clone(), saved.rows.clone());
+        saved.crashes -= 1;
+        if saved.crashes == 0 {
+            self.saved = None;
+        }
+        Ok(true)
+    }
+
+    /// The same before the event `next` happens. The event that happens next then.
+    ///
+    /// In what order the splits of tables that go on are read is a function of when their rows come. So where there are
+    /// several the events since the checkpoint happen again; otherwise all of their rows are there at once.
+    fn crash_between(&mut self, next: usize) -> Result<usize, Error> {
+        let Some(events) = self.saved.as_ref().map(|saved| saved.events) else { return Ok(next) };
+        self.crash()?;
+        let splits: usize = self.case.tables.iter().map(|table| table.splits).sum();
+        if self.case.bounded || splits == 1 {
+            return Ok(next);
+        }
+        for event in &self.case.events[events..next] {
+            match event {
+                Event::Rows { table, split, .. } | Event::EndSplit { table, split } => {
+                    self.feed.take_back(self.case.tables[*table].name, &split_name(*split));
+                }
+                Event::Advance(_) => {}
+            }
+        }
+        self.query.settle()?;
+        Ok(events)
+    }
 }
 
 /// Whether it could be.
@@ -201,6 +346,7 @@ fn restart(query: &mut SteppedHandle, turns: i64, dice: &mut Dice) -> Result<boo
 }
 
 /// Windows come out in the order of their ends.
+#[derive(Clone)]
 struct Order {
     is_key: bool,
     last: i64,

@@ -88,6 +88,11 @@ impl Feed {
         self.content().entry(table.to_owned()).or_default().split(split).events.push(event);
     }
 
+    /// Takes back what came last into a split: nobody who still reads has read it.
+    pub fn take_back(&self, table: &str, split: &str) {
+        self.content().entry(table.to_owned()).or_default().split(split).events.pop();
+    }
+
     /// Takes the connection of a split away, or gives it back.
     pub fn disconnect(&self, table: &str, split: &str, disconnected: bool) {
         self.content().entry(table.to_owned()).or_default().split(split).disconnected = disconnected;

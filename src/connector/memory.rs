@@ -8,7 +8,7 @@ use std::time::Duration;
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::record_batch::RecordBatch;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::assembly::{Assembly, SplitFacts, source_metadata};
 use super::options::OptionReader;
@@ -31,22 +31,33 @@ pub struct Memory(Arc<Mutex<Content>>);
 #[derive(Debug, Default)]
 struct Content {
     inputs: BTreeMap<String, Input>,
-    outputs: BTreeMap<String, Vec<StreamBatch>>,
-    /// Side tables: what writers have not finished, by name and writer.
-    unfinished: BTreeMap<String, BTreeMap<u64, Written>>,
-    next_writer: u64,
+    /// What was inserted, by name: of writers that are done in the order in which they were, then of the others.
+    outputs: BTreeMap<String, Vec<Written>>,
+    next_number: u64,
 }
 
-/// What a writer of a side table has written.
-#[derive(Debug, Default)]
+/// What a writer has written.
+#[derive(Debug)]
 struct Written {
+    writer: u64,
+    /// The sink that writes it: another one after a checkpoint was resumed.
+    sink: u64,
+    /// A temporary table can be read while it is written.
+    is_live: bool,
+    /// No row follows.
+    is_done: bool,
     batches: Vec<StreamBatch>,
+    /// Rows before these, which an earlier process has had or somebody has taken.
+    rows_before: usize,
 }
 
 impl Written {
     /// Adds a batch, into the last ones as long as these are small: late rows come one by one.
     fn add(&mut self, batch: StreamBatch) -> Result<(), Error> {
         self.batches.push(batch);
+        if !self.is_live {
+            return Ok(());
+        }
         while let [.., before, last] = self.batches.as_slice() {
             let (before_rows, last_rows) = (before.num_rows(), last.num_rows());
             let are_small = before_rows + last_rows <= SMALL_ROWS && before_rows <= 2 * last_rows;
@@ -61,6 +72,24 @@ impl Written {
         }
         Ok(())
     }
+
+    fn rows(&self) -> usize {
+        self.rows_before + self.batches.iter().map(StreamBatch::num_rows).sum::<usize>()
+    }
+
+    /// Takes back all but the first rows.
+    fn truncate(&mut self, rows: usize) {
+        let mut left = rows.saturating_sub(self.rows_before);
+        self.batches.retain_mut(|batch| {
+            let kept = batch.num_rows().min(left);
+            left -= kept;
+            if kept < batch.num_rows() {
+                *batch = batch.slice(0, kept);
+            }
+            kept > 0
+        });
+        self.rows_before = self.rows_before.min(rows);
+    }
 }
 
 /// Batches of a side table are joined up to this many rows.
@@ -70,13 +99,15 @@ impl Content {
     /// What was inserted under a name, by side tables also what is not finished. `None`: nobody
     /// has written there.
     fn inserted(&self, name: &str) -> Option<Vec<&StreamBatch>> {
-        let unfinished = self.unfinished.get(name);
-        if unfinished.is_none() && !self.outputs.contains_key(name) {
-            return None;
-        }
-        let finished = self.outputs.get(name).into_iter().flatten();
-        let written = unfinished.into_iter().flat_map(BTreeMap::values).flat_map(|w| &w.batches);
-        Some(finished.chain(written).collect())
+        let all = || self.outputs.get(name).into_iter().flatten();
+        let written = || all().filter(|w| w.is_done).chain(all().filter(|w| w.is_live && !w.is_done));
+        written().next()?;
+        Some(written().flat_map(|written| &written.batches).collect())
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
     }
 }
 
@@ -119,7 +150,16 @@ impl Memory {
 
     /// Takes the rows that were inserted under a name, in order, and leaves none.
     pub fn take(&self, name: &str) -> Vec<StreamBatch> {
-        self.content().outputs.remove(name).unwrap_or_default()
+        let mut content = self.content();
+        let Some(outputs) = content.outputs.get_mut(name) else { return Vec::new() };
+        let done = outputs.extract_if(.., |written| written.is_done);
+        done.flat_map(|written| written.batches).collect()
+    }
+
+    /// The rows that were inserted under a name, in order, and stay there.
+    #[doc(hidden)]
+    pub fn peek(&self, name: &str) -> Vec<StreamBatch> {
+        self.content().inserted(name).unwrap_or_default().into_iter().cloned().collect()
     }
 
     /// No code that holds the lock can leave the content half changed.
@@ -245,36 +285,27 @@ impl Connector for Memory {
     }
 
     fn sink(&self, table: &Table, _schema: SchemaRef) -> Result<Box<dyn Sink>, Error> {
-        let name = read_options(&table.options, &table.name)?.to_owned();
-        let most_rows = most_rows(&table.options)?;
-        let mut content = self.content();
-        let writer = content.next_writer;
-        content.next_writer += 1;
-        if table.temporary {
-            content.unfinished.entry(name.clone()).or_default().insert(writer, Written::default());
-        }
-        let held = content.inserted(&name).unwrap_or_default().iter().map(|batch| batch.num_rows()).sum();
-        drop(content);
-        let memory = self.clone();
-        let is_live = table.temporary;
-        Ok(Box::new(MemorySink {
-            memory,
-            name,
-            writer,
-            is_live,
-            most_rows,
-            held,
-            batches: Vec::new(),
-            prepared: 0,
-        }))
+        let writer = self.content().number();
+        self.writer(table, writer, 0)
+    }
+
+    fn resume_sink(
+        &self,
+        table: &Table,
+        _schema: SchemaRef,
+        prepared: &Value,
+    ) -> Result<Box<dyn Sink>, Error> {
+        let number = |key: &str| prepared.get(key).and_then(Value::as_u64);
+        let (Some(writer), Some(rows)) = (number("writer"), number("rows")) else {
+            return Err(Error::internal("memory", "a checkpoint tells no rows"));
+        };
+        self.writer(table, writer, usize::try_from(rows).unwrap_or(usize::MAX))
     }
 
     /// The rows of a temporary table go with it; what a program has put stays.
     fn dropped(&self, table: &Table) {
         if let (true, Ok(name)) = (table.temporary, read_options(&table.options, &table.name)) {
-            let mut content = self.content();
-            content.outputs.remove(name);
-            content.unfinished.remove(name);
+            self.content().outputs.remove(name);
         }
     }
 }
@@ -427,14 +458,37 @@ struct MemorySink {
     memory: Memory,
     name: String,
     writer: u64,
-    /// A temporary table can be read while it is written.
-    is_live: bool,
+    sink: u64,
     most_rows: Option<usize>,
     /// Rows that the table holds, as far as this writer knows.
     held: usize,
-    batches: Vec<StreamBatch>,
     /// Rows that a checkpoint has.
     prepared: usize,
+}
+
+impl Memory {
+    /// The sink of a writer, which has written so many rows before.
+    fn writer(&self, table: &Table, writer: u64, rows: usize) -> Result<Box<dyn Sink>, Error> {
+        let name = read_options(&table.options, &table.name)?.to_owned();
+        let most_rows = most_rows(&table.options)?;
+        let mut content = self.content();
+        let sink = content.number();
+        let outputs = content.outputs.entry(name.clone()).or_default();
+        let place = outputs.iter().position(|written| written.writer == writer);
+        let mut written = place.map_or_else(
+            || {
+                let (is_live, batches) = (table.temporary, Vec::new());
+                Written { writer, sink, is_live, is_done: false, batches, rows_before: rows }
+            },
+            |place| outputs.remove(place),
+        );
+        written.truncate(rows);
+        (written.sink, written.is_done) = (sink, false);
+        outputs.push(written);
+        let held = content.inserted(&name).unwrap_or_default().iter().map(|batch| batch.num_rows()).sum();
+        drop(content);
+        Ok(Box::new(MemorySink { memory: self.clone(), name, writer, sink, most_rows, held, prepared: rows }))
+    }
 }
 
 impl MemorySink {
@@ -451,6 +505,19 @@ impl MemorySink {
              with SET 'late-rows.max-rows'.",
         )
     }
+
+    /// Where what it has written stands. `None`: the table was dropped meanwhile, or another sink goes on.
+    fn place(&self, content: &Content) -> Option<usize> {
+        let is_own = |written: &Written| written.writer == self.writer && written.sink == self.sink;
+        content.outputs.get(&self.name)?.iter().position(is_own)
+    }
+
+    /// Does something with what it has written.
+    fn change<T>(&self, change: impl FnOnce(&mut Vec<Written>, usize) -> T) -> Option<T> {
+        let mut content = self.memory.content();
+        let place = self.place(&content)?;
+        Some(change(content.outputs.get_mut(&self.name)?, place))
+    }
 }
 
 impl Sink for MemorySink {
@@ -459,17 +526,8 @@ impl Sink for MemorySink {
         if let Some(most) = self.most_rows.filter(|most| self.held > *most) {
             return Err(self.too_many(most));
         }
-        if !self.is_live {
-            self.batches.push(batch.clone());
-            return Ok(());
-        }
-        let mut content = self.memory.content();
-        let writers = content.unfinished.get_mut(&self.name);
         // A table that was dropped meanwhile takes no more rows.
-        match writers.and_then(|writers| writers.get_mut(&self.writer)) {
-            Some(written) => written.add(batch.clone()),
-            None => Ok(()),
-        }
+        self.change(|all, place| all[place].add(batch.clone())).unwrap_or(Ok(()))
     }
 
     fn flush(&mut self) -> Result<(), Error> {
@@ -477,47 +535,32 @@ impl Sink for MemorySink {
     }
 
     fn finish(&mut self) -> Result<(), Error> {
-        let mut batches = std::mem::take(&mut self.batches);
-        let mut content = self.memory.content();
-        if self.is_live {
-            let writers = content.unfinished.get_mut(&self.name);
-            match writers.and_then(|writers| writers.remove(&self.writer)) {
-                Some(written) => batches = written.batches,
-                None => return Ok(()),
-            }
-        }
-        content.outputs.entry(self.name.clone()).or_default().extend(batches);
+        self.change(|all, place| {
+            let written = all.remove(place);
+            all.push(Written { is_done: true, ..written });
+        });
         Ok(())
     }
 
     fn prepare(&mut self) -> Result<Option<Value>, Error> {
-        let mut content = self.memory.content();
-        let writers = content.unfinished.get_mut(&self.name);
-        let written = writers.and_then(|writers| writers.get(&self.writer));
-        let batches = written.map_or(self.batches.as_slice(), |written| written.batches.as_slice());
-        self.prepared = batches.iter().map(StreamBatch::num_rows).sum();
-        Ok(None)
+        let rows = self.change(|all, place| all[place].rows());
+        self.prepared = rows.unwrap_or(self.prepared);
+        Ok(Some(json!({ "writer": self.writer, "rows": self.prepared })))
     }
 
     /// What a checkpoint has stays: whoever goes on from there does not write it again.
     fn abort(&mut self) {
-        let mut batches = std::mem::take(&mut self.batches);
-        let mut content = self.memory.content();
-        if let Some(written) =
-            content.unfinished.get_mut(&self.name).and_then(|writers| writers.remove(&self.writer))
-        {
-            batches = written.batches;
-        }
-        let mut left = self.prepared;
-        let kept = batches.into_iter().filter_map(|batch| {
-            let rows = batch.num_rows().min(left);
-            left -= rows;
-            (rows > 0).then(|| batch.slice(0, rows))
+        let prepared = self.prepared;
+        self.change(|all, place| {
+            all[place].truncate(prepared);
+            let is_alone = all.len() == 1;
+            let written = &mut all[place];
+            written.is_done = true;
+            // A side table that nothing was written to is empty, not missing.
+            if written.batches.is_empty() && !(written.is_live && is_alone) {
+                all.remove(place);
+            }
         });
-        let kept: Vec<_> = kept.collect();
-        if !kept.is_empty() {
-            content.outputs.entry(self.name.clone()).or_default().extend(kept);
-        }
     }
 }
 
@@ -587,5 +630,52 @@ mod tests {
         sink.write(&StreamBatch::inserts(batch(&[1]), Instant::now())).unwrap();
         sink.abort();
         assert!(memory.take("t").is_empty());
+    }
+
+    #[test]
+    fn a_sink_goes_on_where_a_checkpoint_has_it() {
+        for (is_live, ends) in [(false, false), (false, true), (true, false), (true, true)] {
+            let memory = Memory::new();
+            let mut t = table(&[("v", DataType::Int32)], &[("connector", "memory")]);
+            t.temporary = is_live;
+            let rows = |values: &[i32]| StreamBatch::inserts(batch(values), Instant::now());
+            let mut sink = memory.sink(&t, batch(&[]).schema()).unwrap();
+            sink.write(&rows(&[1, 2])).unwrap();
+            let first = sink.prepare().unwrap().unwrap();
+            sink.write(&rows(&[3])).unwrap();
+            let second = sink.prepare().unwrap().unwrap();
+            sink.write(&rows(&[4])).unwrap();
+            if ends {
+                sink.finish().unwrap();
+            }
+            for told in [&second, &first, &second] {
+                // The sink before it is still there, and has nothing to say any more.
+                let mut resumed = memory.resume_sink(&t, batch(&[]).schema(), told).unwrap();
+                sink.write(&rows(&[9])).unwrap();
+                sink.abort();
+                let missing: &[i32] = if *told == first { &[30, 40] } else { &[40] };
+                resumed.write(&rows(missing)).unwrap();
+                resumed.finish().unwrap();
+                sink = resumed;
+            }
+            let given = read(&memory, &t, 9).concat();
+            assert_eq!(given, [1, 2, 30, 40], "live: {is_live}, ends: {ends}");
+        }
+    }
+
+    #[test]
+    fn what_was_taken_does_not_come_again() {
+        let memory = Memory::new();
+        let t = table(&[("v", DataType::Int32)], &[("connector", "memory")]);
+        let mut sink = memory.sink(&t, batch(&[]).schema()).unwrap();
+        sink.write(&StreamBatch::inserts(batch(&[1, 2]), Instant::now())).unwrap();
+        let told = sink.prepare().unwrap().unwrap();
+        sink.abort();
+        assert_eq!(memory.take("t").len(), 1);
+        let mut sink = memory.resume_sink(&t, batch(&[]).schema(), &told).unwrap();
+        sink.write(&StreamBatch::inserts(batch(&[3]), Instant::now())).unwrap();
+        assert_eq!(sink.prepare().unwrap().unwrap()["rows"], 3);
+        sink.finish().unwrap();
+        assert_eq!(read(&memory, &t, 9), [vec![3]]);
     }
 }

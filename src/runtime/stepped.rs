@@ -82,6 +82,8 @@ pub struct Stepped {
     started: Instant,
     clock: Arc<dyn Clock>,
     takes_cuts: bool,
+    /// Who has the next single piece of work: a task, or behind them a reader.
+    next: usize,
     shape: Shape,
 }
 
@@ -153,6 +155,7 @@ impl Stepped {
             started: Instant::now(),
             clock: Arc::clone(&options.clock.0),
             takes_cuts: options.takes_cuts,
+            next: 0,
         })
     }
 
@@ -187,6 +190,17 @@ impl Stepped {
         Ok(written)
     }
 
+    /// Has its sinks make visible what the last [cut](Self::cut) has, as they do when a checkpoint is written.
+    ///
+    /// # Errors
+    /// What a sink says that can't.
+    pub fn commit(&mut self) -> Result<(), Error> {
+        self.slots.iter_mut().try_for_each(|slot| match slot {
+            Slot::Runs(task) => task.commit(),
+            Slot::Over(..) => Ok(()),
+        })
+    }
+
     /// Takes its own place as another process would after a stop: goes on from a [cut](Self::cut), with the rows that
     /// nobody has taken yet.
     ///
@@ -202,6 +216,24 @@ impl Stepped {
         let next = Self::resume(plan, connectors, options, self.schedule.clone(), &cut)?;
         let before = std::mem::replace(self, next);
         (self.rows, self.is_held) = (before.rows, before.is_held);
+        Ok(())
+    }
+
+    /// Takes its own place as another process would after a crash: all work since a [cut](Self::cut) of it is lost, and
+    /// it goes on from there. Rows that nobody has taken yet are lost, too.
+    ///
+    /// # Errors
+    /// Those of [`Stepped::resume`].
+    pub fn crash(
+        &mut self,
+        plan: &StreamPlan,
+        connectors: &Connectors,
+        options: &JobOptions,
+        cut: &[u8],
+    ) -> Result<(), Error> {
+        let next = Self::resume(plan, connectors, options, self.schedule.clone(), cut)?;
+        let before = std::mem::replace(self, next);
+        self.is_held = before.is_held;
         Ok(())
     }
 
@@ -229,16 +261,47 @@ impl Stepped {
     /// # Errors
     /// What stopped the job, now and whenever it is asked again.
     pub fn turn(&mut self) -> Result<bool, Error> {
+        self.unless_failed(Self::round)
+    }
+
+    /// The smallest thing that can be done: one piece of work of one task or reader. Whether there was any.
+    ///
+    /// # Errors
+    /// What stopped the job, now and whenever it is asked again.
+    pub fn step(&mut self) -> Result<bool, Error> {
+        self.unless_failed(|job| {
+            let workers = job.slots.len() + job.readers.len();
+            // Twice: see `settle`.
+            for _ in 0..2 * workers {
+                if job.next == 0 {
+                    for readers in &mut job.readers {
+                        readers.look();
+                    }
+                }
+                let worker = job.next;
+                job.next = (worker + 1) % workers;
+                let worked = job.work(worker)?;
+                if job.take_result() || worked {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        })
+    }
+
+    fn unless_failed(&mut self, work: impl FnOnce(&mut Self) -> Result<bool, Error>) -> Result<bool, Error> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
-        self.round().inspect_err(|error| {
+        let worked = work(self);
+        if let Err(error) = &worked {
             self.stops.cancel.cancel();
             self.failure = Some(error.clone());
             // Sinks learn that they don't end well.
             self.slots.retain(|slot| matches!(slot, Slot::Over(..)));
             self.readers.clear();
-        })
+        }
+        worked
     }
 
     /// Everybody has one turn or more.
@@ -254,10 +317,7 @@ impl Stepped {
         }
         for worker in order {
             for _ in 0..self.schedule.stint() {
-                let goes_on = match worker.checked_sub(self.slots.len()) {
-                    Some(readers) => self.read(readers),
-                    None => self.step(worker)?,
-                };
+                let goes_on = self.work(worker)?;
                 worked |= goes_on;
                 worked |= self.take_result();
                 if !goes_on {
@@ -268,13 +328,21 @@ impl Stepped {
         Ok(worked)
     }
 
+    /// A piece of work of a task, or behind them of a reader. Whether there was any.
+    fn work(&mut self, worker: usize) -> Result<bool, Error> {
+        match worker.checked_sub(self.slots.len()) {
+            Some(readers) => Ok(self.read(readers)),
+            None => self.run(worker),
+        }
+    }
+
     /// One batch of each split of a source that can be read now. Whether there was any.
     fn read(&mut self, readers: usize) -> bool {
         let schedule = &mut self.schedule;
         self.readers[readers].read(|waiting| schedule.draw(waiting, 0))
     }
 
-    fn step(&mut self, slot: usize) -> Result<bool, Error> {
+    fn run(&mut self, slot: usize) -> Result<bool, Error> {
         let Slot::Runs(task) = &mut self.slots[slot] else { return Ok(false) };
         let clock = Arc::clone(&task.cells);
         let clock = &clock.clock;

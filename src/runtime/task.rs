@@ -253,7 +253,7 @@ impl Task {
         let report = ended.map(|()| self.report())?;
         // Of one that was stopped nobody asks any more, and what its sink has is not to be kept.
         if let Some(point) = pause.filter(|_| !cancel.is_cancelled()) {
-            let cut = self.last_cut();
+            let cut = self.last_cut()?;
             point.pause.leave(point.task, cut, self.take_sink());
         }
         Ok(report)
@@ -283,9 +283,7 @@ impl Task {
         cancel: &CancelToken,
     ) -> Result<(), Error> {
         if pause.is_to_commit(*task) {
-            if let End::Sink(sink, ..) = &mut self.end {
-                sink.commit()?;
-            }
+            self.commit()?;
             pause.committed(*task);
         }
         if pause.gathers() {
@@ -296,7 +294,11 @@ impl Task {
                 return Ok(());
             }
             self.cells.clock.turn_to(Activity::Idle);
-            pause.take_part(*task, has_worked, || self.cut());
+            let mut failure = None;
+            let tell = || self.cut().inspect_err(|error| failure = Some(error.clone()));
+            pause.take_part(*task, has_worked, tell);
+            // Rows that a sink could not make safe are in no later checkpoint either.
+            return failure.map_or(Ok(()), Err);
         }
         Ok(())
     }

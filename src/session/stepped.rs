@@ -122,6 +122,47 @@ impl SteppedHandle {
         restart().map_err(|error| self.origin.mark(error))
     }
 
+    /// See [`Stepped::cut`].
+    ///
+    /// # Errors
+    /// What made it fail, or that it can't be cut.
+    pub fn cut(&mut self) -> Result<Vec<u8>, Error> {
+        self.job.cut().map_err(|error| self.origin.mark(error))
+    }
+
+    /// See [`Stepped::commit`].
+    ///
+    /// # Errors
+    /// What a sink says that can't.
+    pub fn commit(&mut self) -> Result<(), Error> {
+        self.job.commit().map_err(|error| self.origin.mark(error))
+    }
+
+    /// Loses all work since a cut of it, and goes on from there; see [`Stepped::crash`].
+    ///
+    /// # Errors
+    /// What made it fail.
+    pub fn crash(&mut self, cut: &[u8]) -> Result<(), Error> {
+        let (plan, connectors, options) = &self.again;
+        self.job.crash(plan, connectors, options, cut).map_err(|error| self.origin.mark(error))
+    }
+
+    /// See [`Stepped::turn`].
+    ///
+    /// # Errors
+    /// What made it fail.
+    pub fn turn(&mut self) -> Result<bool, Error> {
+        self.job.turn().map_err(|error| self.origin.mark(error))
+    }
+
+    /// See [`Stepped::step`].
+    ///
+    /// # Errors
+    /// What made it fail.
+    pub fn step(&mut self) -> Result<bool, Error> {
+        self.job.step().map_err(|error| self.origin.mark(error))
+    }
+
     /// See [`Stepped::next_due_us`].
     pub fn next_due_us(&self) -> Option<i64> {
         self.job.next_due_us()

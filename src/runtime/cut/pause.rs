@@ -153,13 +153,13 @@ impl Pause {
     }
 
     /// A task is over.
-    pub(in crate::runtime) fn leave(&self, task: usize, cut: Result<TaskCut, Error>, sink: Option<SinkEnd>) {
+    pub(in crate::runtime) fn leave(&self, task: usize, cut: TaskCut, sink: Option<SinkEnd>) {
         let mut state = lock(&self.state);
         state.running -= 1;
         // It told others of its end.
         state.has_worked = true;
         let part = &mut state.tasks[task];
-        (part.cut, part.is_over, part.is_to_commit, part.sink) = (Some(cut), true, false, sink);
+        (part.cut, part.is_over, part.is_to_commit, part.sink) = (Some(Ok(cut)), true, false, sink);
         self.changed.notify_all();
     }
 
