@@ -44,6 +44,15 @@ enum Phase {
     Tell,
 }
 
+/// For how long the tasks of a job stood still.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::runtime) struct Standstill {
+    /// Until the last one had come to the end of its piece of work.
+    pub(in crate::runtime) gather: Duration,
+    /// From then on, until the last one had told what it keeps.
+    pub(in crate::runtime) tell: Duration,
+}
+
 /// A task, as whoever cuts the job sees it.
 #[derive(Default)]
 struct Part {
@@ -136,11 +145,11 @@ impl Pause {
         self.changed.notify_all();
     }
 
-    /// Cuts the job. `None`: it was stopped meanwhile. Tells for how long tasks waited.
+    /// Cuts the job. `None`: it was stopped meanwhile. Tells for how long tasks stood still.
     ///
     /// # Errors
     /// What a task says that can't tell what it keeps.
-    pub(in crate::runtime) fn cut(&self, elapsed_us: i64) -> Result<Option<(JobCut, Duration)>, Error> {
+    pub(in crate::runtime) fn cut(&self, elapsed_us: i64) -> Result<Option<(JobCut, Standstill)>, Error> {
         let begun = Instant::now();
         let mut state = lock(&self.state);
         state.cut = 0;
@@ -149,6 +158,7 @@ impl Pause {
         while state.waiting < state.running && !self.cancel.is_cancelled() {
             state = self.wait(state);
         }
+        let gather = begun.elapsed();
         self.turn_to(&mut state, Phase::Tell);
         while state.cut < state.running && !self.cancel.is_cancelled() {
             state = self.wait(state);
@@ -156,7 +166,7 @@ impl Pause {
         // Before anybody goes on: who comes to his end then tells of another moment.
         let told = state.tasks.iter().map(|part| part.cut.clone().unwrap_or_else(|| Ok(TaskCut::default())));
         let tasks = told.collect::<Result<_, Error>>();
-        let pause = begun.elapsed();
+        let standstill = Standstill { gather, tell: begun.elapsed().saturating_sub(gather) };
         self.turn_to(&mut state, Phase::Work);
         while state.waiting > 0 && !self.cancel.is_cancelled() {
             state = self.wait(state);
@@ -164,7 +174,7 @@ impl Pause {
         if self.cancel.is_cancelled() {
             return Ok(None);
         }
-        Ok(Some((JobCut { elapsed_us, tasks: tasks? }, pause)))
+        Ok(Some((JobCut { elapsed_us, tasks: tasks? }, standstill)))
     }
 
     /// Has the sinks make visible what was prepared, and waits for it.
