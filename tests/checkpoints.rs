@@ -555,6 +555,11 @@ fn what_is_known_of_them_is_told() {
     assert!(completed >= 2, "one before the first row, one at the end: {first}");
     assert_eq!((&first["restored"], first["failed"].as_u64()), (&serde_json::Value::Null, Some(0)));
     assert_eq!(first["last"].as_u64(), Some(completed));
+    // The pause is two times: until the last task stands still, and in which tasks tell what they keep.
+    let us = |key: &str| first[key].as_u64().expect("a number");
+    assert!(us("last_gather_us") <= us("longest_gather_us") && us("last_tell_us") <= us("longest_tell_us"));
+    let (gather, tell, pause) = (us("longest_gather_us"), us("longest_tell_us"), us("longest_pause_us"));
+    assert!(gather.max(tell) <= pause && pause <= gather + tell, "{first}");
     let second = told(&["--checkpoint-dir", "state", "--summary", "json", "--resume"]);
     assert_eq!(second["restored"].as_u64(), Some(completed));
     assert_eq!(second["last"].as_u64(), Some(completed + 1));
@@ -580,7 +585,8 @@ fn what_is_known_of_them_is_told() {
     adds_up(again, &folder, &script);
     let sql =
         "SELECT completed >= 2 AND failed = 0 AND last = completed AND restored IS NULL AND last_bytes > 0
-               AND last_age_ms >= 0 AND failure IS NULL AS is_well FROM system.checkpoints";
+               AND last_age_ms >= 0 AND last_pause_us = last_gather_us + last_tell_us
+               AND longest_gather_us >= last_gather_us AND longest_tell_us >= last_tell_us AND failure IS NULL AS is_well FROM system.checkpoints";
     let rows: Vec<_> =
         session.query(sql).expect("a query").into_iter().map(|batch| batch.expect("rows")).collect();
     assert_eq!(rows.iter().map(|batch| batch.num_rows()).sum::<usize>(), 1);

@@ -93,6 +93,10 @@ impl Report {
                             "last": status.last,
                             "last_bytes": status.last_bytes,
                             "longest_pause_us": status.longest_pause_us,
+                            "last_gather_us": status.last_gather_us,
+                            "longest_gather_us": status.longest_gather_us,
+                            "last_tell_us": status.last_tell_us,
+                            "longest_tell_us": status.longest_tell_us,
                             "last_duration_us": status.last_duration_us,
                         });
                     }

@@ -20,7 +20,7 @@ pub(crate) use self::place::{below, is_in, is_used};
 use self::store::{About, Store, Stored};
 use super::channel::lock;
 use super::control::JobControl;
-use super::cut::pause::Pause;
+use super::cut::pause::{Pause, Standstill};
 use super::cut::{JobCut, Shape};
 use super::graph;
 use super::job::{JobClock, JobOptions};
@@ -75,6 +75,14 @@ pub struct CheckpointStatus {
     pub last_pause_us: u64,
     /// The longest of these times in this run, microseconds.
     pub longest_pause_us: u64,
+    /// The part of it until the last task stood still, microseconds.
+    pub last_gather_us: u64,
+    /// The longest of these times in this run, microseconds.
+    pub longest_gather_us: u64,
+    /// The rest of it, in which tasks told what they keep, microseconds.
+    pub last_tell_us: u64,
+    /// The longest of these times in this run, microseconds.
+    pub longest_tell_us: u64,
     /// From the cut until all was written, microseconds.
     pub last_duration_us: u64,
     /// Why the last one failed, if none succeeded since.
@@ -279,7 +287,7 @@ impl Checkpointer {
     /// # Errors
     /// `K004` if it can't be written.
     pub(super) fn first(&self, cut: &JobCut) -> Result<(), Error> {
-        self.write(cut, Duration::ZERO, Instant::now())
+        self.write(cut, Standstill::default(), Instant::now())
     }
 
     /// Takes checkpoints until the job is over, on a thread of its own.
@@ -341,7 +349,7 @@ impl Checkpointer {
         self.pause.commit()
     }
 
-    fn write(&self, cut: &JobCut, pause: Duration, begun: Instant) -> Result<(), Error> {
+    fn write(&self, cut: &JobCut, pause: Standstill, begun: Instant) -> Result<(), Error> {
         let number = lock(&self.shared.state).next;
         let taken_us = self.clock.0.wall_us();
         let about = About { taken_us, is_over: cut.is_over(), ..self.about.clone() };
@@ -351,13 +359,19 @@ impl Checkpointer {
         self.store.prune(self.retained)?;
         let mut asked = lock(&self.shared.state);
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let (gather_us, tell_us) = (micros(pause.gather), micros(pause.tell));
+        let (pause_us, before) = (gather_us.saturating_add(tell_us), &asked.status);
         asked.status = CheckpointStatus {
             completed: asked.status.completed + 1,
             last: Some(number),
             last_taken_us: taken_us,
             last_bytes: bytes,
-            last_pause_us: micros(pause),
-            longest_pause_us: asked.status.longest_pause_us.max(micros(pause)),
+            last_pause_us: pause_us,
+            longest_pause_us: before.longest_pause_us.max(pause_us),
+            last_gather_us: gather_us,
+            longest_gather_us: before.longest_gather_us.max(gather_us),
+            last_tell_us: tell_us,
+            longest_tell_us: before.longest_tell_us.max(tell_us),
             last_duration_us: micros(begun.elapsed()),
             failure: None,
             ..asked.status.clone()

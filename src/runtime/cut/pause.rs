@@ -47,6 +47,15 @@ enum Phase {
     Tell,
 }
 
+/// For how long the tasks of a job stood still.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::runtime) struct Standstill {
+    /// Until the last one had come to the end of its piece of work.
+    pub(in crate::runtime) gather: Duration,
+    /// From then on, until the last one had told what it keeps.
+    pub(in crate::runtime) tell: Duration,
+}
+
 /// A task, as whoever cuts the job sees it.
 #[derive(Default)]
 struct Part {
@@ -163,7 +172,7 @@ impl Pause {
         self.changed.notify_all();
     }
 
-    /// Cuts the job. `None`: it was stopped meanwhile. Tells for how long tasks waited. `exhausts`: with nothing on its way
+    /// Cuts the job. `None`: it was stopped meanwhile. Tells for how long tasks stood still. `exhausts`: with nothing on its way
     /// but what waits for other inputs; sources give nothing then.
     ///
     /// # Errors
@@ -173,7 +182,7 @@ impl Pause {
         elapsed_us: i64,
         shape: Shape,
         exhausts: bool,
-    ) -> Result<Option<(JobCut, Duration)>, Error> {
+    ) -> Result<Option<(JobCut, Standstill)>, Error> {
         let begun = Instant::now();
         let mut state = lock(&self.state);
         state.cut = 0;
@@ -194,6 +203,7 @@ impl Pause {
                 state = self.wait(state);
             }
         }
+        let gather = begun.elapsed();
         self.turn_to(&mut state, Phase::Tell);
         while state.cut < state.running && !self.cancel.is_cancelled() {
             state = self.wait(state);
@@ -207,7 +217,7 @@ impl Pause {
             cut
         });
         let tasks = told.collect::<Result<_, Error>>();
-        let pause = begun.elapsed();
+        let standstill = Standstill { gather, tell: begun.elapsed().saturating_sub(gather) };
         self.turn_to(&mut state, Phase::Work);
         while state.waiting > 0 && !self.cancel.is_cancelled() {
             state = self.wait(state);
@@ -215,7 +225,10 @@ impl Pause {
         if self.cancel.is_cancelled() {
             return Ok(None);
         }
-        Ok(Some((JobCut { elapsed_us, shape, is_exhausted: exhausts, begins: None, tasks: tasks? }, pause)))
+        Ok(Some((
+            JobCut { elapsed_us, shape, is_exhausted: exhausts, begins: None, tasks: tasks? },
+            standstill,
+        )))
     }
 
     /// Has the sinks make visible what was prepared, and waits for it.
