@@ -1,12 +1,14 @@
 //! A folder with the checkpoints of a job: each a folder of its own that appears whole, or not at all.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use serde_json::{Value, json};
 
 use crate::error::{Error, code};
+use crate::runtime::channel::lock;
 use crate::runtime::cut::{JobCut, bytes};
 
 /// What is written here; another number is read by another version.
@@ -15,10 +17,15 @@ const MANIFEST: &str = "manifest.json";
 const STATE: &str = "state";
 const PREFIX: &str = "chk-";
 
+/// Locked by the run whose checkpoints are in a folder.
+const LOCK: &str = ".lock";
+
 /// See the module.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Store {
     folder: PathBuf,
+    /// While it is open no other run takes the folder; `None`: this system locks no files there.
+    lock: Mutex<Option<File>>,
 }
 
 /// What a checkpoint is of.
@@ -44,13 +51,13 @@ pub(super) struct Stored {
 }
 
 impl Store {
-    /// The checkpoints in a folder, which is made if it is not there.
+    /// The checkpoints in a folder, which is made if it is not there, for this run alone.
     ///
     /// # Errors
-    /// `K004` if it can't be.
+    /// `K004` if it can't be, or another run has it.
     pub(super) fn open(folder: &Path) -> Result<Self, Error> {
-        fs::create_dir_all(folder).map_err(|error| unwritten(folder, &error))?;
-        Ok(Self { folder: folder.to_path_buf() })
+        let locked = make_and_lock(folder)?;
+        Ok(Self { folder: folder.to_path_buf(), lock: Mutex::new(locked) })
     }
 
     /// The folders of whole checkpoints by their numbers, the oldest first.
@@ -170,6 +177,10 @@ impl Store {
             "bytes": state.len(),
             "crc32": crc32fast::hash(&state),
         });
+        if !self.folder.exists() {
+            // Somebody has removed it with all that was in it: from this one on there is something to go on from again.
+            *lock(&self.lock) = make_and_lock(&self.folder)?;
+        }
         let whole = self.folder.join(format!("{PREFIX}{number:08}"));
         let begun = self.folder.join(format!(".{PREFIX}{number:08}.inprogress"));
         let write = || -> io::Result<()> {
@@ -210,6 +221,23 @@ impl Store {
             fs::remove_dir_all(&path).map_err(|error| unwritten(&path, &error))?;
         }
         Ok(())
+    }
+}
+
+fn make_and_lock(folder: &Path) -> Result<Option<File>, Error> {
+    let failed = |error: io::Error| unwritten(folder, &error);
+    fs::create_dir_all(folder).map_err(failed)?;
+    let mut options = File::options();
+    let file = options.create(true).truncate(false).write(true).open(folder.join(LOCK)).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => {
+            let message = format!("can't write checkpoints into \"{}\": another run does", folder.display());
+            Err(Error::run(code::UNWRITTEN_CHECKPOINT, message)
+                .hint("Wait until that one has ended, stop it, or name another folder."))
+        }
+        Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => Ok(None),
+        Err(TryLockError::Error(error)) => Err(failed(error)),
     }
 }
 
