@@ -1,5 +1,7 @@
 //! What is told of jobs that are over, and how many late rows are allowed.
 
+use std::collections::BTreeMap;
+
 use serde_json::json;
 
 use super::args::{RunArgs, SummaryFormat};
@@ -19,6 +21,8 @@ pub(super) struct Report {
     /// Late rows of the jobs that are over.
     late: u64,
     has_suspended: bool,
+    /// Jobs whose last checkpoint could not be written, and why, as far as it was told.
+    failing: BTreeMap<u64, String>,
 }
 
 impl Report {
@@ -29,6 +33,7 @@ impl Report {
             most_late: args.fail_on_late,
             late: 0,
             has_suspended: false,
+            failing: BTreeMap::new(),
         }
     }
 
@@ -57,9 +62,36 @@ impl Report {
         }
     }
 
+    /// Tells when the checkpoints of a job that runs can't be written any more, and when they can again.
+    pub(super) fn look_at_checkpoints(&mut self, job: &JobHandle) {
+        let Some(status) = job.checkpoints() else { return };
+        let before = self.failing.get(&job.number());
+        match status.failure {
+            Some(why) if before != Some(&why) => {
+                let stands = status.last.map(|last| format!("; checkpoint {last} stays")).unwrap_or_default();
+                self.warn(&[format!("{} goes on without checkpoints: {why}{stands}", called(job))]);
+                self.failing.insert(job.number(), why);
+            }
+            None if before.is_some() => {
+                self.failing.remove(&job.number());
+                self.note(&format!("{} has checkpoints again", called(job)));
+            }
+            Some(_) | None => {}
+        }
+    }
+
+    /// What is to be known of the checkpoints of a job that is over.
+    fn sum_up_checkpoints(&self, job: &JobHandle) {
+        if let Some(checkpoints) = job.checkpoints().filter(|status| status.failed > 0) {
+            let why = checkpoints.failure.map(|why| format!(", the last one: {why}")).unwrap_or_default();
+            self.warn(&[format!("{} checkpoints could not be written{why}", checkpoints.failed)]);
+        }
+    }
+
     /// A job was stopped behind a checkpoint.
     pub(super) fn suspended(&mut self, job: &JobHandle) {
         self.has_suspended = true;
+        self.sum_up_checkpoints(job);
         let number = job.checkpoints().and_then(|status| status.last).unwrap_or_default();
         self.note(&format!(
             "{} was stopped behind its checkpoint {number}; the same command with --resume goes on from there",
@@ -110,10 +142,7 @@ impl Report {
                 }
             }
         }
-        if let Some(checkpoints) = job.checkpoints().filter(|status| status.failed > 0) {
-            let why = checkpoints.failure.map(|why| format!(", the last one: {why}")).unwrap_or_default();
-            self.warn(&[format!("{} checkpoints could not be written{why}", checkpoints.failed)]);
-        }
+        self.sum_up_checkpoints(job);
         self.late += summary.late;
         self.check_late(0)
     }

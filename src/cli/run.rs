@@ -238,6 +238,7 @@ impl Runner {
                 progress = Some((job.number(), self.progress(Shown::Endless, job.monitor().clone())));
             }
             let _ = job.wait_for(PAUSE);
+            self.report.look_at_checkpoints(&job);
             if let Some((_, Some(progress))) = &mut progress {
                 progress.tick();
             }
@@ -261,6 +262,7 @@ impl Runner {
                     if let Some(progress) = &mut progress {
                         progress.tick();
                     }
+                    hidden(progress.as_ref(), || self.report.look_at_checkpoints(insert));
                     if let Err(error) = self.background.glance(&mut self.report, insert) {
                         insert.stop();
                         wait(&messages);

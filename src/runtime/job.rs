@@ -126,9 +126,10 @@ impl Job {
         let takes_cuts = options.takes_cuts || options.checkpoints.is_some();
         let options = &JobOptions { takes_cuts, ..options.clone() };
         let asked = options.checkpoints.as_ref();
-        let restored = asked.map(|asked| checkpoint::begin(asked, plan, connectors, options)).transpose()?;
-        let restored = restored.flatten();
-        let cut = restored.as_ref().map(|restored| &restored.cut);
+        let begun = asked.map(|asked| checkpoint::begin(asked, plan, connectors, options)).transpose()?;
+        let restored = begun.as_ref().and_then(|begun| begun.restored.as_ref());
+        let cut = restored.map(|restored| &restored.cut);
+        let is_anew = cut.is_none();
         let mut graph = graph::build(plan, connectors, options, &stops, cut)?;
         task::limit_memory(&mut graph.tasks, &options.memory);
         let mut signals: Vec<_> = graph.tasks.iter().map(|task| Arc::clone(&task.signal)).collect();
@@ -136,13 +137,12 @@ impl Job {
         signals.extend(graph.result.iter().map(|(_, signal)| Arc::clone(signal)));
         let mut control = JobControl::new(stops, signals.into());
         let mut checkpoints = None;
-        if let (Some(asked), Some(pause)) = (asked, &pause) {
+        if let (Some(asked), Some(pause), Some(begun)) = (asked, &pause, begun) {
             control = control.with_checkpoints();
-            let restored = restored.as_ref().map(checkpoint::Restored::number);
             let (clock, pause, control) = (options.clock.clone(), Arc::clone(pause), control.clone());
-            let taker = Checkpointer::new(asked, plan, graph.shape, clock, pause, control, restored)?;
+            let taker = Checkpointer::new(asked, plan, graph.shape, clock, pause, control, begun);
             graph.tasks.iter_mut().for_each(Task::defer_sink);
-            if restored.is_none() {
+            if is_anew {
                 let elapsed_us = options.clock.0.elapsed_us();
                 let tasks = graph.tasks.iter_mut().map(Task::cut).collect::<Result<_, _>>()?;
                 taker.first(&JobCut { elapsed_us, shape: graph.shape, tasks, ..JobCut::default() })?;

@@ -75,7 +75,11 @@ impl Parts {
         while let Some((temporary, to)) = self.sealed.first() {
             match publish(temporary, to) {
                 // A link may have been made before without the hidden name having been removed.
-                Ok(false) => fs::remove_file(temporary)?,
+                Ok(false) if fs::metadata(temporary)?.len() == fs::metadata(to)?.len() => {
+                    fs::remove_file(temporary)?;
+                }
+                // Somebody else's file.
+                Ok(false) => return Err(io::ErrorKind::AlreadyExists.into()),
                 Ok(true) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound && to.exists() => {}
                 Err(error) => return Err(error),

@@ -131,7 +131,10 @@ impl Placement {
         if let Some(parts) = prepared.get("parts") {
             let mut parts = Parts::resume(Path::new(path), extension, parts).ok_or_else(|| foreign(path))?;
             parts.remove_later().map_err(failed)?;
-            parts.commit().map_err(failed)?;
+            parts.commit().map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => foreign(path),
+                _ => failed(error),
+            })?;
             let mut placement = Self::of_parts(path, parts);
             placement.is_kept = true;
             return Ok(placement);
@@ -226,6 +229,7 @@ impl Placement {
                     && !is_empty
                 {
                     file.sync_all().map_err(failed)?;
+                    is_there(temporary, &self.shown)?;
                     parts.sealed.push((temporary.clone(), to.clone()));
                     self.kind = Target::Unopened;
                 }
@@ -233,6 +237,7 @@ impl Placement {
             }
             (None, Target::Pending { file, temporary, to, .. }) => {
                 file.sync_all().map_err(failed)?;
+                is_there(temporary, &self.shown)?;
                 let length = file.metadata().map_err(failed)?.len();
                 Ok(Some(json!({ "temporary": temporary, "to": to, "length": length })))
             }
@@ -313,6 +318,20 @@ pub(super) fn sync_folder_of(file: &Path) {
         if let Ok(folder) = File::open(folder) {
             let _ = folder.sync_all();
         }
+    }
+}
+
+/// A checkpoint must not tell of rows in a file that somebody has removed while it was written.
+fn is_there(temporary: &Path, shown: &str) -> Result<(), Error> {
+    match fs::symlink_metadata(temporary) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let message =
+                format!("can't write \"{shown}\": \"{}\" was removed meanwhile", temporary.display());
+            Err(Error::run(code::UNWRITABLE, message)
+                .hint("Go on from the last checkpoint with --resume; what is not in it is written again."))
+        }
+        Err(error) => Err(unwritable(shown, &error)),
+        Ok(_) => Ok(()),
     }
 }
 

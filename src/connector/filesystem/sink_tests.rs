@@ -6,8 +6,9 @@ use std::time::Instant;
 use arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
+use crate::catalog::Table;
 use crate::connector::testing::{names_in, read, table, write};
-use crate::connector::{Connector, Filesystem};
+use crate::connector::{Connector, Filesystem, Sink};
 use crate::stream::StreamBatch;
 
 fn schema_of(columns: &[(&str, DataType)]) -> SchemaRef {
@@ -287,4 +288,58 @@ fn epoch_times_come_back() {
             assert_eq!(back.batches[0], batch, "{style} {format}");
         }
     }
+}
+
+/// A part that is prepared, and the sink that would go on.
+fn prepared(dir: &std::path::Path, format: &str) -> (Table, RecordBatch, Box<dyn Sink>) {
+    let path = dir.join("out").to_string_lossy().into_owned();
+    let columns = [("v", DataType::Int64)];
+    let values: ArrayRef = Arc::new(arrow::array::Int64Array::from(vec![1, 2]));
+    let batch = RecordBatch::try_new(schema_of(&columns), vec![values]).unwrap();
+    let t = table(&columns, &[("path", &path), ("format", format)]);
+    let mut sink = Filesystem.sink(&t, batch.schema()).unwrap();
+    sink.write(&StreamBatch::inserts(batch.clone(), Instant::now())).unwrap();
+    (t, batch, sink)
+}
+
+#[test]
+fn a_checkpoint_tells_of_no_part_that_is_gone() {
+    for format in ["json", "csv", "parquet"] {
+        let dir = tempfile::tempdir().unwrap();
+        let (t, batch, mut sink) = prepared(dir.path(), format);
+        let first = sink.prepare().unwrap().unwrap();
+        sink.write(&StreamBatch::inserts(batch.clone(), Instant::now())).unwrap();
+        std::fs::remove_dir_all(dir.path().join("out")).unwrap();
+        std::fs::create_dir(dir.path().join("out")).unwrap();
+        let told = sink.prepare();
+        let committed = sink.commit();
+        let error = told.map(drop).and(committed).expect_err("what was written is gone");
+        assert_eq!(error.code(), "F003", "{format}");
+        assert!(error.message().starts_with("can't write"), "{format}: {}", error.message());
+        drop(sink);
+        // Nor does anybody go on from the checkpoint that has it.
+        let error = Filesystem.resume_sink(&t, batch.schema(), &first).err().unwrap();
+        assert_eq!(error.code(), "K003", "{format}");
+    }
+}
+
+#[test]
+fn a_part_replaces_no_foreign_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let (t, batch, mut sink) = prepared(dir.path(), "json");
+    let told = sink.prepare().unwrap().unwrap();
+    let out = dir.path().join("out");
+    let to = out.join(told["parts"]["sealed"][0][1].as_str().unwrap());
+    std::fs::write(&to, "somebody else's").unwrap();
+    assert_eq!(sink.commit().unwrap_err().code(), "F003");
+    sink.abort();
+    drop(sink);
+    assert_eq!(std::fs::read_to_string(&to).unwrap(), "somebody else's");
+    assert_eq!(names_in(&out).len(), 2, "what was prepared is kept");
+    std::fs::remove_file(&to).unwrap();
+    std::fs::write(out.join("notes.txt"), "stays").unwrap();
+    let mut sink = Filesystem.resume_sink(&t, batch.schema(), &told).unwrap();
+    sink.finish().unwrap();
+    assert_eq!(std::fs::read_to_string(&to).unwrap(), "{\"v\":1}\n{\"v\":2}\n");
+    assert_eq!(names_in(&out).len(), 2, "foreign files stay");
 }

@@ -1,36 +1,64 @@
 //! Checkpoints in a folder: each a folder of its own that appears by its name, when all of it is on the disk.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use super::place::{Draft, Entry, Place, State, Summed, Unwritten};
 use super::store::{MANIFEST, STATE, unwritten};
-use crate::error::Error;
+use crate::error::{Error, code};
+use crate::runtime::channel::lock;
+
+/// Locked by the run whose checkpoints are in a folder.
+const LOCK: &str = ".lock";
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Folder(PathBuf);
+pub(super) struct Folder {
+    path: PathBuf,
+    /// While it is open no other run takes the folder; `None`: nothing is written there, or this system locks no files
+    /// there.
+    lock: Mutex<Option<File>>,
+}
 
 impl Folder {
-    /// A folder, which is made if it is not there.
+    /// A folder, which is made if it is not there, for this run alone.
     ///
     /// # Errors
-    /// `K004` if it can't be.
+    /// `K004` if it can't be, or another run has it.
     pub(super) fn open(folder: &Path) -> Result<Self, Error> {
-        fs::create_dir_all(folder).map_err(|error| unwritten(folder, &error))?;
-        Ok(Self::at(folder))
+        let locked = make_and_lock(folder)?;
+        Ok(Self { path: folder.to_path_buf(), lock: Mutex::new(locked) })
     }
 
+    /// A folder that is only looked into.
     pub(super) fn at(folder: &Path) -> Self {
-        Self(folder.to_path_buf())
+        Self { path: folder.to_path_buf(), lock: Mutex::default() }
+    }
+}
+
+fn make_and_lock(folder: &Path) -> Result<Option<File>, Error> {
+    let failed = |error: io::Error| unwritten(folder, &error);
+    fs::create_dir_all(folder).map_err(failed)?;
+    let mut options = File::options();
+    let file = options.create(true).truncate(false).write(true).open(folder.join(LOCK)).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => {
+            let message = format!("can't write checkpoints into \"{}\": another run does", folder.display());
+            Err(Error::run(code::UNWRITTEN_CHECKPOINT, message)
+                .hint("Wait until that one has ended, stop it, or name another folder."))
+        }
+        Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => Ok(None),
+        Err(TryLockError::Error(error)) => Err(failed(error)),
     }
 }
 
 impl Place for Folder {
     fn list(&self) -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
-        for entry in fs::read_dir(&self.0)? {
+        for entry in fs::read_dir(&self.path)? {
             if let Some(name) = entry?.file_name().to_str() {
                 entries.push(Entry { name: name.to_owned(), is_rest: false });
             }
@@ -39,7 +67,11 @@ impl Place for Folder {
     }
 
     fn put(&self, name: &str, draft: &Draft<'_>) -> Result<u64, Unwritten> {
-        let (whole, begun) = (self.0.join(name), self.0.join(format!(".{name}.inprogress")));
+        if !self.path.exists() {
+            // Somebody has removed it with all that was in it: from this one on there is something to go on from again.
+            *lock(&self.lock) = make_and_lock(&self.path).map_err(Unwritten::State)?;
+        }
+        let (whole, begun) = (self.path.join(name), self.path.join(format!(".{name}.inprogress")));
         let write = || -> Result<u64, Unwritten> {
             match fs::remove_dir_all(&begun) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
@@ -53,7 +85,7 @@ impl Place for Folder {
             write_file(&begun.join(MANIFEST), &(draft.manifest)(bytes, crc32))?;
             sync_folder(&begun);
             fs::rename(&begun, &whole)?;
-            sync_folder(&self.0);
+            sync_folder(&self.path);
             Ok(bytes)
         };
         write().inspect_err(|_| {
@@ -63,15 +95,15 @@ impl Place for Folder {
     }
 
     fn manifest(&self, name: &str) -> io::Result<Vec<u8>> {
-        fs::read(self.0.join(name).join(MANIFEST))
+        fs::read(self.path.join(name).join(MANIFEST))
     }
 
     fn state(&self, name: &str, _crc32: u32) -> io::Result<State> {
-        Ok(State::File(self.0.join(name).join(STATE)))
+        Ok(State::File(self.path.join(name).join(STATE)))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        fs::remove_dir_all(self.0.join(name))
+        fs::remove_dir_all(self.path.join(name))
     }
 }
 

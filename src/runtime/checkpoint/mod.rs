@@ -99,11 +99,10 @@ pub(super) struct Restored {
     number: u64,
 }
 
-impl Restored {
-    /// The number of the checkpoint.
-    pub(super) fn number(&self) -> u64 {
-        self.number
-    }
+/// Where a job begins, and the folder of its checkpoints, which is this run's alone.
+pub(super) struct Beginning {
+    store: Store,
+    pub(super) restored: Option<Restored>,
 }
 
 /// Takes the checkpoints of a job.
@@ -146,10 +145,10 @@ pub(super) fn begin(
     plan: &StreamPlan,
     connectors: &Connectors,
     job: &JobOptions,
-) -> Result<Option<Restored>, Error> {
+) -> Result<Beginning, Error> {
     let store = Store::open(&options.folder)?;
     let stored = match &options.start {
-        CheckpointStart::Anew if store.list()?.is_empty() => return Ok(None),
+        CheckpointStart::Anew if store.list()?.is_empty() => return Ok(Beginning { store, restored: None }),
         CheckpointStart::Anew => return Err(in_use(&options.folder)),
         CheckpointStart::Newest => store.newest()?.0,
         CheckpointStart::From(path) => Store::load(path)?,
@@ -160,10 +159,11 @@ pub(super) fn begin(
     // Those behind it tell of what comes anew, otherwise.
     store.forget_behind(number)?;
     let restored = Restored { number, cut };
-    match restored.cut.shape.parallelism == job.parallelism || restored.cut.is_exhausted {
-        true => Ok(Some(restored)),
-        false => exhausted(&restored, &store, options, plan, connectors, job).map(Some),
-    }
+    let restored = match restored.cut.shape.parallelism == job.parallelism || restored.cut.is_exhausted {
+        true => restored,
+        false => exhausted(&restored, &store, options, plan, connectors, job)?,
+    };
+    Ok(Beginning { store, restored: Some(restored) })
 }
 
 /// The job with nothing on its way, so that other tasks can take it up: a checkpoint of its own.
@@ -260,16 +260,17 @@ impl Checkpointer {
         clock: JobClock,
         pause: Arc<Pause>,
         control: JobControl,
-        restored: Option<u64>,
-    ) -> Result<Self, Error> {
+        beginning: Beginning,
+    ) -> Self {
+        let restored = beginning.restored.map(|restored| restored.number);
         let shared = Arc::clone(&control.checkpoints);
         {
             let mut asked = lock(&shared.state);
             asked.status.restored = restored;
             asked.next = restored.unwrap_or(0) + 1;
         }
-        Ok(Self {
-            store: Store::open(&options.folder)?,
+        Self {
+            store: beginning.store,
             about: about(options, plan, shape.parallelism),
             shape,
             retained: options.retained,
@@ -278,7 +279,7 @@ impl Checkpointer {
             pause,
             shared,
             control,
-        })
+        }
     }
 
     /// Writes the first checkpoint of a job that has not begun: so that there is always one, and it is known at once

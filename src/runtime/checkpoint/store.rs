@@ -19,7 +19,7 @@ pub(super) const STATE: &str = "state";
 const PREFIX: &str = "chk-";
 
 /// See the module.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Store {
     place: Arc<dyn Place>,
     /// As a person wrote it.

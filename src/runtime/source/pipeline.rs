@@ -152,7 +152,8 @@ impl SourceShape {
 
     /// The last row of any split came at this time, by the wall clock, in an earlier run.
     fn restore_arrival(&self, wall_us: i64) {
-        let since_us = self.clock.wall_us().saturating_sub(wall_us);
+        // The machine's clock may have been set back meanwhile.
+        let since_us = self.clock.wall_us().saturating_sub(wall_us).max(0);
         let arrival = Arrival { wall_us, elapsed_us: self.clock.elapsed_us().saturating_sub(since_us) };
         lock(&self.last_arrival).get_or_insert(arrival);
     }
