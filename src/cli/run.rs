@@ -238,7 +238,7 @@ impl Runner {
                 progress = Some((job.number(), self.progress(Shown::Endless, job.monitor().clone())));
             }
             let _ = job.wait_for(PAUSE);
-            self.report.look_at_checkpoints(&job);
+            self.report.look_at_checkpoints(job);
             if let Some((_, Some(progress))) = &mut progress {
                 progress.tick();
             }
