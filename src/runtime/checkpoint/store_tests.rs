@@ -77,7 +77,7 @@ fn what_was_written_is_read() {
         assert_eq!(code(&store.newest().err().unwrap()), "K001");
         (1..=3).for_each(|number| write(&store, number));
         assert_eq!(numbers(&store), [1, 2, 3]);
-        let (newest, wrong) = Store::open(&path).unwrap().newest().unwrap();
+        let (newest, wrong) = Store::look(&path).unwrap().newest().unwrap();
         assert_eq!((newest.number, newest.cut.elapsed_us, wrong.len()), (3, 3, 0));
         assert_eq!(newest.about, about());
         let second = Store::load(&place::below(&path, "chk-00000002")).unwrap();
