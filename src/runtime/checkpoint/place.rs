@@ -105,20 +105,25 @@ impl<W: Write> Summed<W> {
     }
 }
 
+impl<W> Summed<W> {
+    /// Keeps the first failure; what it says.
+    fn noted(&mut self, error: io::Error) -> io::Error {
+        let told = io::Error::new(error.kind(), error.to_string());
+        self.failure.get_or_insert(error);
+        told
+    }
+}
+
 impl<W: Write> Write for Summed<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.into.write(bytes).map_err(|error| {
-            let told = io::Error::new(error.kind(), error.to_string());
-            self.failure.get_or_insert(error);
-            told
-        })?;
+        let written = self.into.write(bytes).map_err(|error| self.noted(error))?;
         self.crc32.update(&bytes[..written]);
         self.bytes += written as u64;
         Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.into.flush()
+        self.into.flush().map_err(|error| self.noted(error))
     }
 }
 
