@@ -62,7 +62,7 @@ impl Kept {
     ) -> Result<(), Error> {
         match self {
             Self::Here(sealed) => take(sealed),
-            Self::Away(away) => away.rows.rows()?.try_for_each(|rows| take(&sealed_of(&rows?, recipe)?)),
+            Self::Away(away) => away.each(recipe, take),
         }
     }
 
@@ -81,27 +81,48 @@ impl Kept {
         place: usize,
         filter: &KeyFilter,
     ) -> Result<usize, Error> {
-        let mut count = 0;
-        self.each(recipe, |sealed| {
-            count += sealed.keys.get(place).map_or(Ok(0), |keys| key_filter::count(keys, filter))?;
-            Ok(())
-        })?;
-        Ok(count)
+        match self {
+            Self::Here(sealed) => sealed.count_matching(place, filter),
+            Self::Away(away) => away.count_matching(recipe, place, filter),
+        }
     }
 }
 
 impl Away {
+    /// Gives each piece of the groups to `take`.
+    fn each(&self, recipe: &Recipe, mut take: impl FnMut(&Sealed) -> Result<(), Error>) -> Result<(), Error> {
+        self.rows.rows()?.try_for_each(|rows| take(&sealed_of(&rows?, recipe)?))
+    }
+
+    /// Groups with a value in the key at `place`.
+    pub(super) fn count_matching(
+        &self,
+        recipe: &Recipe,
+        place: usize,
+        filter: &KeyFilter,
+    ) -> Result<usize, Error> {
+        let mut count = 0;
+        self.each(recipe, |sealed| {
+            count += sealed.count_matching(place, filter)?;
+            Ok(())
+        })?;
+        Ok(count)
+    }
+
     /// The groups in a table of their own again, numbered as they were.
     pub(super) fn table(&self, recipe: &Recipe, ranked: bool, ids: &mut Vec<usize>) -> Result<Table, Error> {
         let mut table = Table::try_new(recipe, ranked)?;
-        for rows in self.rows.rows()? {
-            table.merge(&sealed_of(&rows?, recipe)?, ids)?;
-        }
+        self.each(recipe, |sealed| table.merge(sealed, ids))?;
         Ok(table)
     }
 }
 
 impl Sealed {
+    /// Groups with a value in the key at `place`.
+    fn count_matching(&self, place: usize, filter: &KeyFilter) -> Result<usize, Error> {
+        self.keys.get(place).map_or(Ok(0), |keys| key_filter::count(keys, filter))
+    }
+
     /// Puts the groups away.
     pub(super) fn put_away(&self, store: &dyn SpillStore) -> Result<Away, Error> {
         let row = UInt32Array::from_iter_values((self.groups > 0).then_some(0));

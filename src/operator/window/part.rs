@@ -95,7 +95,7 @@ impl Part {
     ) -> Result<usize, Error> {
         match &self.groups {
             Groups::Here(table) => table.count_matching(place, filter),
-            Groups::Away(away) => Kept::Away(away.clone()).count_matching(recipe, place, filter),
+            Groups::Away(away) => away.count_matching(recipe, place, filter),
         }
     }
 }

@@ -54,10 +54,10 @@ pub(super) fn respread(
     let mut left = BTreeMap::new();
     for (number, task) in tasks.iter_mut().enumerate() {
         let count = subtasks.get(&task.place.stage).copied().unwrap_or(1);
-        let share = before.share(task, count)?;
-        task.take_up(&share, shift_us)?;
-        if share.is_over() {
-            left.insert(number, before.of_task_that_is_over(task, &share)?);
+        let inherited = before.inherited(task, count)?;
+        task.take_up(&inherited, shift_us)?;
+        if inherited.is_over() {
+            left.insert(number, before.of_task_that_is_over(task, &inherited)?);
         }
     }
     Ok(left)
@@ -84,7 +84,8 @@ struct Before<'a> {
 }
 
 impl<'a> Before<'a> {
-    fn share(&self, task: &Task, subtasks: usize) -> Result<Inherited<'a>, Error> {
+    /// What is a task's of what others left.
+    fn inherited(&self, task: &Task, subtasks: usize) -> Result<Inherited<'a>, Error> {
         let place = &task.place;
         let nodes: BTreeSet<NodeId> = task.operators().map(|(node, _)| node).collect();
         let is_part = |cut: &&TaskCut| {
@@ -181,10 +182,11 @@ impl<'a> Before<'a> {
     }
 
     /// What there is of a task that has nothing to do any more.
-    fn of_task_that_is_over(&self, task: &mut Task, share: &Inherited<'_>) -> Result<TaskCut, Error> {
-        let reads = share.tasks.iter().find(|before| before.source.is_some() && before.source == task.source);
+    fn of_task_that_is_over(&self, task: &mut Task, inherited: &Inherited<'_>) -> Result<TaskCut, Error> {
+        let reads =
+            inherited.tasks.iter().find(|before| before.source.is_some() && before.source == task.source);
         Ok(TaskCut {
-            sink: share.sink.cloned(),
+            sink: inherited.sink.cloned(),
             splits: reads.map_or_else(Vec::new, |task| task.splits.clone()),
             ..task.bare_cut()
         })

@@ -174,11 +174,15 @@ impl Task {
 
     /// Goes on where other tasks were cut, between which nothing was on its way. Tells those who take its rows what those
     /// of the other tasks knew.
-    pub(in crate::runtime) fn take_up(&mut self, share: &Inherited<'_>, shift_us: i64) -> Result<(), Error> {
-        let is_over = share.is_over();
+    pub(in crate::runtime) fn take_up(
+        &mut self,
+        inherited: &Inherited<'_>,
+        shift_us: i64,
+    ) -> Result<(), Error> {
+        let is_over = inherited.is_over();
         let is_first = self.place.subtask == 0;
-        for (link, share_of) in self.chain.iter_mut().zip(&share.links) {
-            let InheritedLink { parts, counts_in, counts_out } = share_of;
+        for (link, of_link) in self.chain.iter_mut().zip(&inherited.links) {
+            let InheritedLink { parts, counts_in, counts_out } = of_link;
             let mut counts = RowCounts::default();
             for (part, _) in parts.iter().filter(|_| is_first) {
                 if *counts_in {
@@ -194,7 +198,7 @@ impl Task {
             let live = || parts.iter().filter(|(_, is_over)| !is_over).map(|(part, _)| part);
             if !is_over && live().count() > 0 {
                 let states = live().map(|part| part.state.clone()).collect();
-                let mut state = StateReader::spread(states, self.place.subtask, share.subtasks, shift_us);
+                let mut state = StateReader::spread(states, self.place.subtask, inherited.subtasks, shift_us);
                 link.operator
                     .restore(&mut state, &mut counts)
                     .map_err(|error| error.context(format_args!("operator \"{}\"", link.report.name)))?;
@@ -204,10 +208,11 @@ impl Task {
             link.output.counts = counts;
             link.meter.restore(link.report.rows_in, link.report.rows_out, &counts);
         }
-        self.restore_sink(share.sink);
-        self.progress.watermark = share.tasks.iter().filter_map(|task| task.watermark).min().map(Watermark);
+        self.restore_sink(inherited.sink);
+        self.progress.watermark =
+            inherited.tasks.iter().filter_map(|task| task.watermark).min().map(Watermark);
         self.progress.ended = is_over;
-        if is_over || share.merge.as_ref().is_some_and(|merge| merge.is_ended) {
+        if is_over || inherited.merge.as_ref().is_some_and(|merge| merge.is_ended) {
             self.timers = None;
         }
         if is_over {
@@ -216,9 +221,9 @@ impl Task {
             return self.tell(StreamElement::End);
         }
         // What begins anew hands watermarks on.
-        let known = self.chain.iter().zip(&share.links).rfind(|(_, share)| !share.parts.is_empty());
+        let known = self.chain.iter().zip(&inherited.links).rfind(|(_, link)| !link.parts.is_empty());
         let mut said = known.map(|(link, _)| link.said);
-        if let Some(merge) = &share.merge {
+        if let Some(merge) = &inherited.merge {
             self.input.restore(merge);
             said.get_or_insert((merge.given > i64::MIN).then_some(Watermark(merge.given)));
             if merge.is_idle {
