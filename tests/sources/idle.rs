@@ -137,9 +137,9 @@ fn all_idle_inputs_pass_on_their_highest_watermark() {
     assert_eq!(query.row(), "2024-05-01T09:00:00,2,3");
     // Both go on, and the clock stands still; the window of `b` is still open.
     send(&mut a, &[(8, "09:02:01")]);
-    query.wait_for("a is awake", |splits| !splits[0].idle);
+    query.wait_for_rows_in("Window", 4);
     send(&mut b, &[(32, "09:03:10")]);
-    query.wait_for("b is awake", |splits| !splits[1].idle);
+    query.wait_for_rows_in("Window", 5);
     send(&mut a, &[(16, "09:03:30")]);
     assert_eq!(query.row(), "2024-05-01T09:02:00,2,12");
     drop((a, b));

@@ -108,6 +108,22 @@ impl Running {
         });
     }
 
+    /// Waits until an operator whose name starts like this has seen that many rows.
+    pub(crate) fn wait_for_rows_in(&self, operator: &str, rows: u64) {
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            let snapshot = self.job.monitor().snapshot();
+            let operators = snapshot.tasks.iter().flat_map(|task| &task.operators);
+            let seen: Vec<_> = operators.map(|operator| (&operator.name, operator.rows_in)).collect();
+            if seen.iter().any(|(name, seen)| name.starts_with(operator) && *seen >= rows) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{operator} has not seen {rows} rows: {seen:?}");
+            assert!(!self.thread.is_finished(), "the query has ended: {seen:?}");
+            std::thread::yield_now();
+        }
+    }
+
     /// Waits for the end, and gives the rows that are left.
     pub(crate) fn end(self) -> (Vec<String>, JobSummary) {
         let rows = self.rows.iter().collect();
