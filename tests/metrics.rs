@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails where it can no longer go on")]
 
+use std::cell::Cell;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -9,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, TimestampMillisecondArray};
 use tidegate::connector::{Connectors, Memory};
@@ -294,6 +295,77 @@ fn open_metrics_are_read_by_a_scraper() {
     );
 }
 
+const CHECKPOINTED: &str = "CREATE TABLE ticks (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '1000');
+    CREATE TABLE nowhere (n BIGINT) WITH ('connector' = 'blackhole'); INSERT INTO nowhere SELECT n FROM ticks;";
+
+/// What is known of checkpoints stands there number by number, also of those that fail.
+#[test]
+fn checkpoints_are_measured() {
+    let dir = folder("{\"v\":1, \"ts\":\"2024-05-01 09:00:00\"}\n");
+    let mut session = Session::new();
+    run(&mut session, dir.path(), &format!("{TABLE} {WINDOW}"));
+    assert!(!session.jobs().to_open_metrics().contains("checkpoint"), "a job that takes none has none");
+    assert_eq!(session.jobs().to_json()["jobs"][0].get("checkpoints"), None);
+    session.set("execution.checkpoint.dir", &dir.path().join("state").display().to_string()).unwrap();
+    session.set("execution.checkpoint.interval", "10 ms").unwrap();
+    let mut started = None;
+    for statement in session.parse("test", CHECKPOINTED).unwrap() {
+        if let Outcome::Insert(job) = session.execute(&statement).unwrap() {
+            started = Some(job);
+        }
+    }
+    let job = started.unwrap();
+    let status = || job.checkpoints().unwrap();
+    let until = |what: &str, happened: &dyn Fn() -> bool| {
+        let begun = Instant::now();
+        while !happened() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "waited for {what}: {:?}", status());
+            assert!(job.wait_for(Duration::from_millis(2)).is_none(), "it goes on");
+        }
+    };
+    until("some checkpoints", &|| status().completed >= 3);
+    // Where the next one would be there is a file.
+    let (folder, tries) = (dir.path().join("state/job-2"), Cell::new(0));
+    until("a file in its place", &|| {
+        tries.set(tries.get() + 1);
+        let away = dir.path().join(format!("away{}", tries.get()));
+        // The run may make the folder again in between.
+        fs::rename(&folder, away).is_ok() && fs::write(&folder, "").is_ok()
+    });
+    until("failures", &|| status().failed >= 2 && status().failure.is_some());
+    let before = status();
+    let text = session.jobs().to_open_metrics();
+    parsed(&text);
+    let of_job = |name: &str| sample(&text, &format!("tidegate_{name}"), &["{job=\"2\"}"]);
+    let seconds = |us: u64| us as f64 / 1e6;
+    for (name, expected) in [
+        ("checkpoints_completed_total", before.completed as f64),
+        ("last_checkpoint_id", before.completed as f64),
+        ("last_checkpoint_duration_seconds", seconds(before.last_duration_us)),
+        ("last_checkpoint_size_bytes", before.last_bytes as f64),
+        ("last_checkpoint_gather_seconds", seconds(before.last_gather_us)),
+        ("longest_checkpoint_gather_seconds", seconds(before.longest_gather_us)),
+        ("last_checkpoint_tell_seconds", seconds(before.last_tell_us)),
+        ("longest_checkpoint_tell_seconds", seconds(before.longest_tell_us)),
+    ] {
+        assert_eq!(of_job(name), expected, "{name}");
+    }
+    assert!(before.last_bytes > 0 && before.last_duration_us > 0, "{before:?}");
+    assert!(of_job("checkpoints_failed_total") >= before.failed as f64);
+    // It gets older while none is written.
+    let age = |text: &str| sample(text, "tidegate_last_checkpoint_age_seconds", &["{job=\"2\"}"]);
+    until("an older one", &|| age(&session.jobs().to_open_metrics()) > age(&text));
+    let told = session.jobs().to_json()["jobs"][1]["checkpoints"].clone();
+    assert_eq!((&told["completed"], &told["last"]), (&before.completed.into(), &before.completed.into()));
+    assert!(told["failure"].as_str().unwrap().contains("can't write checkpoint"), "{told}");
+    assert!(told["last_age_ms"].as_f64().unwrap() >= age(&text) * 1e3 - 1.0, "{told}");
+    // A last one that can't be written counts, too.
+    let failed = status().failed;
+    job.suspend();
+    assert_eq!(job.wait().unwrap_err().code(), "K004");
+    assert!(status().failed > failed && !job.is_suspended());
+}
+
 /// Starts the program with a script on a pipe that stays open; reads the address of its metrics.
 #[test]
 fn the_command_line_serves_metrics_and_writes_stats() {
@@ -306,6 +378,8 @@ fn the_command_line_serves_metrics_and_writes_stats() {
     let mut program = Command::new(env!("CARGO_BIN_EXE_tidegate"))
         .args(["run", "--metrics", ":0", "-f", "csv", "--stats"])
         .args([&stats, &script])
+        .arg("--checkpoint-dir")
+        .arg(dir.path().join("state"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -337,10 +411,17 @@ fn the_command_line_serves_metrics_and_writes_stats() {
     assert!(head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text;"), "{head}");
     parsed(&body);
     assert_eq!(sample(&body, "tidegate_records_out_total", &["operator=\"Calc\""]), 1.0);
+    assert_eq!(sample(&body, "tidegate_checkpoints_failed_total", &["{job=\"1\"}"]), 0.0);
     assert!(fetch("/").0.starts_with("HTTP/1.1 404 "));
     drop(input);
     assert!(program.wait().unwrap().success());
     let json: serde_json::Value = serde_json::from_str(&fs::read_to_string(&stats).unwrap()).unwrap();
     assert_eq!(json["jobs"][0]["snapshot"]["sources"][0]["rows_read"], 1);
     assert_eq!(json["jobs"][0]["snapshot"]["is_over"], true);
+    // One before the first row, one at the end.
+    let checkpoints = &json["jobs"][0]["checkpoints"];
+    assert!(
+        checkpoints["completed"].as_u64().unwrap() >= 2 && checkpoints["last_bytes"] != 0,
+        "{checkpoints}"
+    );
 }

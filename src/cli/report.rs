@@ -118,19 +118,7 @@ impl Report {
                 SummaryFormat::Json => {
                     let mut all = json!({ "job": job.number(), "name": job.name() });
                     if let Some(status) = job.checkpoints() {
-                        all["checkpoints"] = json!({
-                            "completed": status.completed,
-                            "failed": status.failed,
-                            "restored": status.restored,
-                            "last": status.last,
-                            "last_bytes": status.last_bytes,
-                            "longest_pause_us": status.longest_pause_us,
-                            "last_gather_us": status.last_gather_us,
-                            "longest_gather_us": status.longest_gather_us,
-                            "last_tell_us": status.last_tell_us,
-                            "longest_tell_us": status.longest_tell_us,
-                            "last_duration_us": status.last_duration_us,
-                        });
+                        all["checkpoints"] = status.to_json();
                     }
                     if let (Some(all), serde_json::Value::Object(more)) =
                         (all.as_object_mut(), summary.to_json())

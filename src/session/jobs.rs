@@ -156,6 +156,15 @@ pub struct JobStatus {
     pub checkpoints: Option<CheckpointStatus>,
 }
 
+impl JobStatus {
+    /// How old the last whole checkpoint is, microseconds; `None`: there is none of this run. Zero where the clock was
+    /// set back since.
+    pub(super) fn checkpoint_age_us(&self) -> Option<i64> {
+        let status = self.checkpoints.as_ref().filter(|status| status.last.is_some())?;
+        Some(self.snapshot.as_of_us.saturating_sub(status.last_taken_us).max(0))
+    }
+}
+
 impl Jobs {
     /// How many were started.
     pub(super) fn started(&self) -> u64 {
@@ -216,13 +225,18 @@ impl Jobs {
     /// All jobs now, for programs.
     pub fn to_json(&self) -> Value {
         let job = |status: JobStatus| {
-            json!({
+            let mut all = json!({
                 "job": status.number,
                 "name": status.name,
                 "state": status.state.name(),
                 "snapshot": status.snapshot.to_json(),
                 "diagnosis": status.diagnosis.to_json(),
-            })
+            });
+            if let Some(checkpoints) = &status.checkpoints {
+                all["checkpoints"] = checkpoints.to_json();
+                all["checkpoints"]["last_age_ms"] = status.checkpoint_age_us().map(|age| age / 1_000).into();
+            }
+            all
         };
         json!({ "jobs": self.status().into_iter().map(job).collect::<Vec<_>>() })
     }

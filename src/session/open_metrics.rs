@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::Jobs;
 use super::jobs::JobStatus;
-use crate::runtime::{LatencySummary, OperatorLoad, OperatorSnapshot};
+use crate::runtime::{CheckpointStatus, LatencySummary, OperatorLoad, OperatorSnapshot};
 
 /// The media type of the text.
 pub const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -21,13 +21,13 @@ struct Family {
 
 impl Jobs {
     /// What is measured of all jobs, as OpenMetrics 1.0 text; the names start with `tidegate_`, the
-    /// labels are `job`, `operator`, `node` and `subtask`.
+    /// labels are `job`, `operator`, `node` and `subtask`; of checkpoints `job` alone.
     ///
     /// Source: OpenMetrics, version 1.0.
     pub fn to_open_metrics(&self) -> String {
         let jobs = self.status();
         let mut out = String::new();
-        let families = operators(&jobs).into_iter().chain(sources(&jobs));
+        let families = operators(&jobs).into_iter().chain(sources(&jobs)).chain(checkpoints(&jobs));
         for family in families.filter(|family| !family.samples.is_empty()) {
             let _ = writeln!(out, "# TYPE {} {}", family.name, family.kind);
             let _ = writeln!(out, "# HELP {} {}", family.name, family.help);
@@ -213,4 +213,77 @@ fn sources(jobs: &[JobStatus]) -> Vec<Family> {
             samples: splits,
         },
     ]
+}
+
+/// What is known of the checkpoints of a job says of one metric.
+type ReadCheckpoints = fn(&JobStatus, &CheckpointStatus) -> Option<f64>;
+
+/// Name, suffix of its samples, help, value. One that was never whole has no age and no size.
+const CHECKPOINTS: &[(&str, &str, &str, ReadCheckpoints)] = &[
+    (
+        "tidegate_checkpoints_completed",
+        "_total",
+        "Checkpoints of this run that were written (numberOfCompletedCheckpoints).",
+        |_, all| Some(all.completed as f64),
+    ),
+    (
+        "tidegate_checkpoints_failed",
+        "_total",
+        "Checkpoints of this run that could not be written (numberOfFailedCheckpoints).",
+        |_, all| Some(all.failed as f64),
+    ),
+    ("tidegate_last_checkpoint_id", "", "Number of the last one (lastCompletedCheckpointId).", |_, all| {
+        all.last.map(|number| number as f64)
+    }),
+    ("tidegate_last_checkpoint_age_seconds", "", "How long ago the last one was taken.", |job, _| {
+        job.checkpoint_age_us().map(|us| us as f64 / 1e6)
+    }),
+    (
+        "tidegate_last_checkpoint_duration_seconds",
+        "",
+        "From the cut until all of the last one was written (lastCheckpointDuration).",
+        |_, all| of_last(all, all.last_duration_us),
+    ),
+    ("tidegate_last_checkpoint_size_bytes", "", "Size of the last one (lastCheckpointSize).", |_, all| {
+        all.last.map(|_| all.last_bytes as f64)
+    }),
+    (
+        "tidegate_last_checkpoint_gather_seconds",
+        "",
+        "Until the last task stood still for the last one (checkpointAlignmentTime).",
+        |_, all| of_last(all, all.last_gather_us),
+    ),
+    ("tidegate_longest_checkpoint_gather_seconds", "", "The longest of these times.", |_, all| {
+        of_last(all, all.longest_gather_us)
+    }),
+    (
+        "tidegate_last_checkpoint_tell_seconds",
+        "",
+        "From then on, until tasks had told what they keep for the last one.",
+        |_, all| of_last(all, all.last_tell_us),
+    ),
+    ("tidegate_longest_checkpoint_tell_seconds", "", "The longest of these times.", |_, all| {
+        of_last(all, all.longest_tell_us)
+    }),
+];
+
+fn of_last(status: &CheckpointStatus, us: u64) -> Option<f64> {
+    status.last.map(|_| us as f64 / 1e6)
+}
+
+/// Of jobs that take none there are no samples.
+fn checkpoints(jobs: &[JobStatus]) -> Vec<Family> {
+    let each = |read: ReadCheckpoints, suffix: &'static str| {
+        let sample = |job: &JobStatus| {
+            let value = read(job, job.checkpoints.as_ref()?)?;
+            Some((suffix, vec![("job", job.number.to_string())], value))
+        };
+        jobs.iter().filter_map(sample).collect()
+    };
+    let family =
+        |(name, suffix, help, read): &(&'static str, &'static str, &'static str, ReadCheckpoints)| {
+            let kind = if suffix.is_empty() { "gauge" } else { "counter" };
+            Family { name, kind, help, samples: each(*read, suffix) }
+        };
+    CHECKPOINTS.iter().map(family).collect()
 }

@@ -16,6 +16,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use serde_json::{Value, json};
+
 pub(crate) use self::place::{below, is_in, is_used};
 use self::store::{About, Store, Stored};
 use super::channel::lock;
@@ -91,6 +93,28 @@ pub struct CheckpointStatus {
     pub restored: Option<u64>,
     /// The job was stopped behind a checkpoint, to go on from there.
     pub is_suspended: bool,
+}
+
+impl CheckpointStatus {
+    /// For programs.
+    pub(crate) fn to_json(&self) -> Value {
+        json!({
+            "completed": self.completed,
+            "failed": self.failed,
+            "restored": self.restored,
+            "last": self.last,
+            "last_taken_us": self.last.map(|_| self.last_taken_us),
+            "last_bytes": self.last_bytes,
+            "last_pause_us": self.last_pause_us,
+            "longest_pause_us": self.longest_pause_us,
+            "last_gather_us": self.last_gather_us,
+            "longest_gather_us": self.longest_gather_us,
+            "last_tell_us": self.last_tell_us,
+            "longest_tell_us": self.longest_tell_us,
+            "last_duration_us": self.last_duration_us,
+            "failure": self.failure,
+        })
+    }
 }
 
 /// Where an earlier run of a job was cut.
@@ -288,7 +312,16 @@ impl Checkpointer {
     /// # Errors
     /// `K004` if it can't be written.
     pub(super) fn first(&self, cut: &JobCut) -> Result<(), Error> {
-        self.write(cut, Standstill::default(), Instant::now())
+        self.counted(|| self.write(cut, Standstill::default(), Instant::now()))
+    }
+
+    /// What fails counts as a checkpoint that could not be written.
+    fn counted(&self, take: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+        take().inspect_err(|error| {
+            let mut asked = lock(&self.shared.state);
+            asked.status.failed += 1;
+            asked.status.failure = Some(error.message().to_owned());
+        })
     }
 
     /// Takes checkpoints until the job is over, on a thread of its own.
@@ -318,7 +351,7 @@ impl Checkpointer {
             }
             let suspends = asked.suspend;
             drop(asked);
-            match self.take(suspends) {
+            match self.counted(|| self.take(suspends)) {
                 Ok(()) if suspends => {
                     lock(&self.shared.state).status.is_suspended = true;
                     self.control.stop();
@@ -326,12 +359,7 @@ impl Checkpointer {
                 }
                 // Who wants to stop behind a checkpoint does not want to stop without.
                 Err(error) if suspends => return self.control.fail(error),
-                Ok(()) => {}
-                Err(error) => {
-                    let mut asked = lock(&self.shared.state);
-                    asked.status.failed += 1;
-                    asked.status.failure = Some(error.message().to_owned());
-                }
+                Ok(()) | Err(_) => {}
             }
             due = Instant::now() + self.interval;
         }
@@ -386,10 +414,10 @@ impl Checkpointer {
     /// `K004` if it can't be written, `F003` if a sink can't be finished.
     pub(super) fn finish(&self) -> Result<(), Error> {
         let begun = Instant::now();
-        let Some((cut, pause)) = self.pause.cut(self.clock.0.elapsed_us(), self.shape, true)? else {
-            return Ok(());
-        };
-        self.write(&cut, pause, begun)?;
+        self.counted(|| match self.pause.cut(self.clock.0.elapsed_us(), self.shape, true)? {
+            Some((cut, pause)) => self.write(&cut, pause, begun),
+            None => Ok(()),
+        })?;
         for mut sink in self.pause.take_sinks() {
             sink.commit()?;
             sink.close()?;

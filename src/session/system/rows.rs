@@ -247,7 +247,7 @@ fn checkpoints(job: &JobStatus, rows: &mut Vec<Row>) {
         status.restored.into(),
         status.last.into(),
         taken_us.into(),
-        taken_us.map(|taken_us| job.snapshot.as_of_us.saturating_sub(taken_us) / 1_000).into(),
+        job.checkpoint_age_us().map(|age_us| age_us / 1_000).into(),
         status.last_bytes.into(),
         status.last_pause_us.into(),
         status.last_gather_us.into(),
