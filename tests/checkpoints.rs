@@ -3,170 +3,27 @@
 #[path = "checkpoints/changed.rs"]
 mod changed;
 
+#[path = "support/project.rs"]
+mod project;
+
 use std::fs;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::process::Command;
 
-use tempfile::TempDir;
+use project::{Project, numbers, sorted};
 
-/// Longer than anything here takes; a test that would hang fails instead.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Runs in pieces of a few rows, with a checkpoint whenever there is time for one.
+const SMALL: [&str; 6] = [
+    "--set",
+    "execution.checkpoint.interval=20 ms",
+    "--set",
+    "execution.batch-rows=16",
+    "--set",
+    "execution.parallelism=2",
+];
 
-/// A folder with a script.
-struct Project(TempDir);
-
-/// A run that goes on.
-struct Running {
-    child: Child,
-    ended: Receiver<()>,
-}
-
-impl Project {
-    fn new(script: &str) -> Self {
-        let project = Self(tempfile::tempdir().expect("a folder"));
-        project.write("job.sql", script);
-        project
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        fs::write(self.path(name), text).expect("a file can be written");
-    }
-
-    fn append(&self, name: &str, text: &str) {
-        let file = fs::OpenOptions::new().create(true).append(true).open(self.path(name));
-        file.expect("a file can be opened").write_all(text.as_bytes()).expect("it can be written");
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-        command.current_dir(self.0.path()).args(["run", "job.sql"]);
-        for setting in ["checkpoint.interval=20 ms", "batch-rows=16", "parallelism=2"] {
-            command.arg("--set").arg(format!("execution.{setting}"));
-        }
-        command.args(args);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    }
-
-    /// Runs to its end.
-    fn run(&self, args: &[&str]) -> Output {
-        self.command(args).output().expect("the program runs")
-    }
-
-    fn succeeds(&self, args: &[&str]) -> String {
-        let output = self.run(args);
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(0), "{text}");
-        text
-    }
-
-    /// What it says, which begins with this code.
-    fn fails(&self, args: &[&str], code: &str, exit: i32) -> String {
-        let output = self.run(args);
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(exit), "{text}");
-        assert!(text.contains(&format!("error[{code}]")), "{text}");
-        text
-    }
-
-    fn start(&self, args: &[&str]) -> Running {
-        let mut child = self.command(args).spawn().expect("the program runs");
-        let mut output = child.stdout.take().expect("its output is a pipe");
-        let (told, ended) = channel();
-        std::thread::spawn(move || {
-            let _ = std::io::copy(&mut output, &mut std::io::sink());
-            let _ = told.send(());
-        });
-        Running { child, ended }
-    }
-
-    /// The visible files of a folder by name. None is left in progress.
-    fn files(&self, folder: &str) -> Vec<PathBuf> {
-        let Ok(entries) = fs::read_dir(self.path(folder)) else { return Vec::new() };
-        let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        files.retain(|path| !is_hidden(path));
-        files.sort();
-        files
-    }
-
-    /// The lines of all visible files of a folder, sorted.
-    fn lines(&self, folder: &str) -> Vec<String> {
-        let text = |path: &PathBuf| fs::read_to_string(path).unwrap_or_default();
-        let mut lines: Vec<String> = self
-            .files(folder)
-            .iter()
-            .flat_map(|path| text(path).lines().map(str::to_owned).collect::<Vec<_>>())
-            .collect();
-        lines.sort();
-        lines
-    }
-
-    fn hidden(&self, folder: &str) -> Vec<PathBuf> {
-        let Ok(entries) = fs::read_dir(self.path(folder)) else { return Vec::new() };
-        entries.flatten().map(|entry| entry.path()).filter(|path| is_hidden(path)).collect()
-    }
-
-    /// The number of the newest checkpoint of the first job.
-    fn newest(&self) -> u32 {
-        let name = |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
-        let newest = self.checkpoints().last().and_then(name);
-        newest.and_then(|name| name.strip_prefix("chk-")?.parse().ok()).unwrap_or(0)
-    }
-
-    /// The checkpoints of the first job, the oldest first.
-    fn checkpoints(&self) -> Vec<PathBuf> {
-        self.files("state/job-1")
-    }
-}
-
-fn is_hidden(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))
-}
-
-impl Running {
-    /// Waits for something that happens while it runs.
-    fn until(&mut self, what: &str, happened: impl Fn() -> bool) {
-        let begun = Instant::now();
-        while !happened() {
-            assert!(begun.elapsed() < PATIENCE, "waited for {what}");
-            match self.ended.recv_timeout(Duration::from_millis(5)) {
-                Err(RecvTimeoutError::Timeout) => {}
-                _ => panic!("it ended, and {what} did not happen"),
-            }
-        }
-    }
-
-    fn kill(mut self) {
-        self.child.kill().expect("it can be killed");
-        self.child.wait().expect("it ends");
-    }
-
-    /// Stops it behind a checkpoint. What it says.
-    fn stop(self) -> String {
-        let status = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
-        assert!(status.expect("there is a command to send signals").success());
-        let output = self.child.wait_with_output().expect("it ends");
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(0), "{text}");
-        text
-    }
-}
-
-fn numbers(range: std::ops::Range<u32>) -> String {
-    range.map(|v| format!("{{\"v\":{v}}}\n")).collect()
-}
-
-fn sorted(text: &str) -> Vec<String> {
-    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    lines.sort();
-    lines
+fn project_of(script: &str) -> Project {
+    Project::new(script).with(&SMALL)
 }
 
 /// Copies numbers from a file to a table with these options.
@@ -183,7 +40,7 @@ fn copy(options: &str) -> String {
 fn the_end_of_the_input_is_a_commit() {
     for format in ["json", "csv", "parquet"] {
         for interval in ["1 h", "100 ms"] {
-            let project = Project::new(&copy(&format!("'path' = 'out', 'format' = '{format}'")));
+            let project = project_of(&copy(&format!("'path' = 'out', 'format' = '{format}'")));
             project.write("in.json", &numbers(0..10));
             let set = format!("execution.checkpoint.interval={interval}");
             project.succeeds(&["--checkpoint-dir", "state", "--set", &set]);
@@ -204,7 +61,7 @@ fn the_end_of_the_input_is_a_commit() {
 fn one_file_is_what_it_is_without_checkpoints() {
     for name in ["out.json", "out.csv", "out.json.gz", "out.csv.zst"] {
         let header = if name.contains("csv") { ", 'csv.header' = 'true'" } else { "" };
-        let project = Project::new(&copy(&format!("'path' = '{name}'{header}")));
+        let project = project_of(&copy(&format!("'path' = '{name}'{header}")));
         project.write("in.json", &numbers(0..30_000));
         project.succeeds(&["--checkpoint-dir", "state"]);
         assert_eq!(project.hidden("."), Vec::<PathBuf>::new(), "{name}");
@@ -220,9 +77,9 @@ fn one_file_is_what_it_is_without_checkpoints() {
 
 #[test]
 fn one_file_goes_on_behind_a_kill() {
-    let project = Project::new(&copy("'path' = 'out.csv', 'csv.header' = 'true'"));
+    let project = project_of(&copy("'path' = 'out.csv', 'csv.header' = 'true'"));
     project.write("in.json", &numbers(0..400_000));
-    let mut running = project.start(&["--checkpoint-dir", "state"]);
+    let running = project.start(&["--checkpoint-dir", "state"]);
     running.until("a third checkpoint", || project.newest() >= 3);
     running.kill();
     assert!(!project.path("out.csv").exists(), "it appears at the end");
@@ -238,7 +95,7 @@ fn one_file_goes_on_behind_a_kill() {
 
 #[test]
 fn one_parquet_file_is_refused_before_a_row_is_read() {
-    let project = Project::new(&copy("'path' = 'out.parquet'"));
+    let project = project_of(&copy("'path' = 'out.parquet'"));
     project.write("in.json", &numbers(0..10));
     let text = project.fails(&["--checkpoint-dir", "state"], "P002", 2);
     assert!(text.contains("folder"), "{text}");
@@ -248,7 +105,7 @@ fn one_parquet_file_is_refused_before_a_row_is_read() {
 #[test]
 fn what_a_restart_may_cost_is_said_when_a_run_begins() {
     let shown = |options: &str| {
-        let project = Project::new(
+        let project = project_of(
             &copy("'path' = 'out', 'format' = 'json'")
                 .replace("'filesystem', 'path' = 'out', 'format' = 'json'", options),
         );
@@ -265,7 +122,7 @@ fn what_a_restart_may_cost_is_said_when_a_run_begins() {
 
 #[test]
 fn no_run_begins_anew_by_mistake() {
-    let project = Project::new(&copy("'path' = 'out', 'format' = 'json'"));
+    let project = project_of(&copy("'path' = 'out', 'format' = 'json'"));
     project.write("in.json", &numbers(0..100));
     let text = project.fails(&["--checkpoint-dir", "state", "--resume"], "K001", 1);
     assert!(text.contains("state/job-1"), "{text}");
@@ -287,7 +144,7 @@ fn no_run_begins_anew_by_mistake() {
 
 #[test]
 fn what_is_torn_is_not_used() {
-    let project = Project::new(&copy("'path' = 'out', 'format' = 'json'"));
+    let project = project_of(&copy("'path' = 'out', 'format' = 'json'"));
     project.write("in.json", &numbers(0..200_000));
     project.succeeds(&["--checkpoint-dir", "state"]);
     let checkpoints = project.checkpoints();
@@ -314,7 +171,7 @@ fn what_is_torn_is_not_used() {
 
 #[test]
 fn an_older_checkpoint_can_be_named() {
-    let project = Project::new(&copy("'path' = 'out', 'format' = 'json'"));
+    let project = project_of(&copy("'path' = 'out', 'format' = 'json'"));
     project.write("in.json", &numbers(0..200_000));
     project.succeeds(&["--checkpoint-dir", "state"]);
     let oldest = project.checkpoints()[0].to_string_lossy().into_owned();
@@ -324,7 +181,7 @@ fn an_older_checkpoint_can_be_named() {
 
 #[test]
 fn urls_of_files_are_folders() {
-    let project = Project::new(&copy("'path' = 'out', 'format' = 'json'"));
+    let project = project_of(&copy("'path' = 'out', 'format' = 'json'"));
     project.write("in.json", &numbers(0..200_000));
     let url = format!("file://{}", project.path("state").to_string_lossy());
     project.succeeds(&["--checkpoint-dir", &url]);
@@ -343,7 +200,7 @@ fn urls_of_files_are_folders() {
 
 #[test]
 fn stores_that_this_build_can_not_reach_are_told() {
-    let project = Project::new(&copy("'path' = 'out', 'format' = 'json'"));
+    let project = project_of(&copy("'path' = 'out', 'format' = 'json'"));
     project.write("in.json", &numbers(0..10));
     #[cfg(not(feature = "object-stores"))]
     {
@@ -360,7 +217,7 @@ fn stores_that_this_build_can_not_reach_are_told() {
 
 #[test]
 fn a_folder_that_can_not_be_written_is_told() {
-    let project = Project::new(&copy("'path' = 'out', 'format' = 'json'"));
+    let project = project_of(&copy("'path' = 'out', 'format' = 'json'"));
     project.write("in.json", &numbers(0..10));
     project.write("state", "a file");
     let text = project.fails(&["--checkpoint-dir", "state"], "K004", 1);
@@ -371,7 +228,7 @@ fn a_folder_that_can_not_be_written_is_told() {
 #[test]
 fn each_part_of_a_folder_is_a_file_of_its_own() {
     for (format, header) in [("csv", "v\n"), ("json", "")] {
-        let project = Project::new(&copy(&format!("'path' = 'out', 'format' = '{format}'")));
+        let project = project_of(&copy(&format!("'path' = 'out', 'format' = '{format}'")));
         let script = fs::read_to_string(project.path("job.sql")).expect("a script");
         let with_header = "'format' = 'csv', 'csv.header' = 'true'";
         project.write("job.sql", &script.replace("'format' = 'csv'", with_header));
@@ -413,14 +270,14 @@ fn the_watermark_survives() {
         "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '1' MINUTE)",
         "SESSION(TABLE t, DESCRIPTOR(ts), INTERVAL '20' SECOND)",
     ] {
-        let project = Project::new(&FOLLOWS.replace("WINDOW", window));
+        let project = project_of(&FOLLOWS.replace("WINDOW", window));
         let line = |v: i32, time: &str| format!("{{\"v\":{v}, \"ts\":\"2024-05-01 {time}\"}}\n");
         project.write("in.json", &(line(1, "09:00:10") + &line(2, "09:01:10") + &line(4, "09:02:10")));
-        let mut running = project.start(&["--checkpoint-dir", "state"]);
+        let running = project.start(&["--checkpoint-dir", "state"]);
         running.until("two windows", || project.lines("out").len() == 2);
         running.kill();
         project.append("in.json", &(line(8, "09:00:20") + &line(16, "09:03:10")));
-        let mut running = project.start(&["--checkpoint-dir", "state", "--resume"]);
+        let running = project.start(&["--checkpoint-dir", "state", "--resume"]);
         running.until("the third window and the late row", || {
             project.lines("out").len() >= 3 && !project.lines("late").is_empty()
         });
@@ -444,21 +301,21 @@ fn a_file_that_was_rotated_meanwhile_is_read_to_its_end() {
         WITH ('connector' = 'filesystem', 'path' = 'log.json', 'source.monitor-interval' = '10 ms');
         CREATE TABLE r (v INT) WITH ('connector' = 'filesystem', 'path' = 'out', 'format' = 'json');
         INSERT INTO r SELECT v FROM t;";
-    let project = Project::new(script);
+    let project = project_of(script);
     project.write("log.json", &numbers(0..50));
-    let mut running = project.start(&["--checkpoint-dir", "state"]);
+    let running = project.start(&["--checkpoint-dir", "state"]);
     running.until("all rows", || project.lines("out").len() == 50);
     running.stop();
     project.append("log.json", &numbers(50..60));
     fs::rename(project.path("log.json"), project.path("log.json.1")).expect("it can be renamed");
     project.write("log.json", &numbers(60..70));
-    let mut running = project.start(&["--checkpoint-dir", "state", "--resume"]);
+    let running = project.start(&["--checkpoint-dir", "state", "--resume"]);
     running.until("the rows of both files", || project.lines("out").len() >= 70);
     running.stop();
     assert_eq!(project.lines("out"), sorted(&numbers(0..70)));
     // Once more, within the second file.
     project.append("log.json", &numbers(70..80));
-    let mut running = project.start(&["--checkpoint-dir", "state", "--resume"]);
+    let running = project.start(&["--checkpoint-dir", "state", "--resume"]);
     running.until("the rest", || project.lines("out").len() >= 80);
     running.kill();
     assert_eq!(project.lines("out"), sorted(&numbers(0..80)));
@@ -470,14 +327,14 @@ fn files_of_a_followed_folder_that_were_read_are_not_read_again() {
         'source.monitor-interval' = '10 ms');
         CREATE TABLE r (v INT) WITH ('connector' = 'filesystem', 'path' = 'out', 'format' = 'json');
         INSERT INTO r SELECT v FROM t;";
-    let project = Project::new(script);
+    let project = project_of(script);
     fs::create_dir(project.path("in")).expect("a folder");
     // Compressed files are read whole, once; others as they grow.
     let compressed = |name: &str, rows: std::ops::Range<u32>| {
         project.write("job2.sql", &copy(&format!("'path' = '{name}'")).replace("in.json", "plain.json"));
         project.write("plain.json", &numbers(rows));
         let mut alone = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-        alone.current_dir(project.0.path()).args(["run", "job2.sql", "-q"]);
+        alone.current_dir(project.path("")).args(["run", "job2.sql", "-q"]);
         assert!(alone.status().expect("the program runs").success());
     };
     compressed("in/a.json.gz", 0..50);
@@ -492,7 +349,7 @@ fn files_of_a_followed_folder_that_were_read_are_not_read_again() {
             compressed("in/c.json.gz", 60..70);
             project.append("in/b.json", &numbers(70..80));
         }
-        let mut running = project.start(args);
+        let running = project.start(args);
         running.until("all rows", || project.lines("out").len() >= all);
         // Long enough to find each file twice more: a marker goes through behind all of them.
         let marker = 1_000 + run;
@@ -508,7 +365,7 @@ fn files_of_a_followed_folder_that_were_read_are_not_read_again() {
 #[test]
 fn a_run_that_takes_too_long_stops_behind_a_checkpoint_and_fails() {
     let project =
-        Project::new(&FOLLOWS.replace("WINDOW", "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)"));
+        project_of(&FOLLOWS.replace("WINDOW", "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)"));
     project.write(
         "in.json",
         "{\"v\":1, \"ts\":\"2024-05-01 09:00:10\"}\n{\"v\":2, \"ts\":\"2024-05-01 09:01:10\"}\n",
@@ -527,14 +384,14 @@ fn a_script_of_several_jobs_goes_on_in_the_one_that_was_stopped() {
         CREATE TABLE s (v INT) WITH ('connector' = 'filesystem', 'path' = 'more', 'format' = 'json');
         INSERT INTO r SELECT v FROM t;
         INSERT INTO s SELECT v FROM u;";
-    let project = Project::new(script);
+    let project = project_of(script);
     project.write("in.json", &numbers(0..50));
     project.write("log.json", &numbers(0..5));
-    let mut running = project.start(&["--checkpoint-dir", "state"]);
+    let running = project.start(&["--checkpoint-dir", "state"]);
     running.until("the rows of the second job", || project.lines("more").len() == 5);
     running.kill();
     project.append("log.json", &numbers(5..9));
-    let mut running = project.start(&["--checkpoint-dir", "state", "--resume"]);
+    let running = project.start(&["--checkpoint-dir", "state", "--resume"]);
     running.until("its other rows", || project.lines("more").len() >= 9);
     running.stop();
     assert_eq!(project.lines("out"), sorted(&numbers(0..50)));
@@ -543,7 +400,7 @@ fn a_script_of_several_jobs_goes_on_in_the_one_that_was_stopped() {
 
 #[test]
 fn what_is_known_of_them_is_told() {
-    let project = Project::new(&copy("'path' = 'out', 'format' = 'json'"));
+    let project = project_of(&copy("'path' = 'out', 'format' = 'json'"));
     project.write("in.json", &numbers(0..100));
     let told = |args: &[&str]| -> serde_json::Value {
         let text = project.succeeds(args);

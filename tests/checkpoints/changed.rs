@@ -1,6 +1,7 @@
 //! Another query that goes on with the state of one that was stopped.
 
-use super::{Project, Running};
+use super::project::{Project, Running};
+use super::project_of;
 
 const TABLES: &str = "
 CREATE TABLE t (k STRING, v INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
@@ -30,20 +31,20 @@ fn begun(project: &Project) -> Running {
         "in.json",
         &(line("a", 1, "09:00:10") + &line("a", 2, "09:01:10") + &line("b", -3, "09:01:20")),
     );
-    let mut running = project.start(&["--checkpoint-dir", "state"]);
+    let running = project.start(&["--checkpoint-dir", "state"]);
     running.until("the first window", || project.lines("out") == [row("a", 0, 1, 1)]);
     running
 }
 
 #[test]
 fn a_query_that_keeps_the_same_goes_on() {
-    let project = Project::new(&format!("{TABLES}{COUNT}"));
+    let project = project_of(&format!("{TABLES}{COUNT}"));
     begun(&project).stop();
     // A condition, another order of clauses, and other subtasks: what is counted is counted as before.
     let script = COUNT.replace("GROUP BY", "WHERE v <> 100 GROUP BY");
     project.write("job.sql", &format!("{TABLES}{script}"));
     project.append("in.json", &(line("a", 100, "09:01:30") + &line("a", 4, "09:01:40")));
-    let mut running = project.start(&[&RESUMES[..], &["-p", "3"]].concat());
+    let running = project.start(&[&RESUMES[..], &["-p", "3"]].concat());
     project.append("in.json", &line("a", 5, "09:02:00"));
     running.until("the second window", || project.lines("out").len() >= 3);
     running.stop();
@@ -51,7 +52,7 @@ fn a_query_that_keeps_the_same_goes_on() {
     // And the first query again, with what the second one kept.
     project.write("job.sql", &format!("{TABLES}{COUNT}"));
     project.append("in.json", &(line("a", 100, "09:02:30") + &line("a", 0, "09:03:00")));
-    let mut running = project.start(&RESUMES);
+    let running = project.start(&RESUMES);
     running.until("the third window", || project.lines("out").len() >= 4);
     running.stop();
     assert_eq!(project.lines("out")[2], row("a", 2, 2, 105));
@@ -59,13 +60,13 @@ fn a_query_that_keeps_the_same_goes_on() {
 
 #[test]
 fn state_is_dropped_when_that_is_said() {
-    let project = Project::new(&format!("{TABLES}{COUNT}"));
+    let project = project_of(&format!("{TABLES}{COUNT}"));
     begun(&project).stop();
     let script = COUNT.replace("SUM(v)", "SUM(ABS(v))");
     project.write("job.sql", &format!("{TABLES}{script}"));
     let text = project.fails(&RESUMES, "K003", 1);
     assert!(text.contains("WindowAggregate") && text.contains("--allow-dropped-state"), "{text}");
-    let mut running = project.start(&[&RESUMES[..], &["--allow-dropped-state"]].concat());
+    let running = project.start(&[&RESUMES[..], &["--allow-dropped-state"]].concat());
     // The rows that the open window had are gone; no row is read twice.
     project.append("in.json", &(line("b", -7, "09:01:30") + &line("a", 5, "09:02:00")));
     running.until("the second window", || project.lines("out").len() >= 2);
@@ -75,14 +76,14 @@ fn state_is_dropped_when_that_is_said() {
 
 #[test]
 fn an_insert_that_is_new_is_told() {
-    let project = Project::new(&format!("{TABLES}{COUNT}"));
+    let project = project_of(&format!("{TABLES}{COUNT}"));
     begun(&project).stop();
     let second = "INSERT INTO other SELECT k, COUNT(*)
         FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY k, window_start, window_end;";
     project.write("job.sql", &format!("{TABLES}BEGIN STATEMENT SET; {COUNT} {second} END;"));
     let text = project.fails(&RESUMES, "K003", 1);
     assert!(text.contains("is new"), "{text}");
-    let mut running = project.start(&[&RESUMES[..], &["--allow-dropped-state"]].concat());
+    let running = project.start(&[&RESUMES[..], &["--allow-dropped-state"]].concat());
     project.append("in.json", &line("a", 5, "09:02:00"));
     running.until("the second window", || project.lines("out").len() >= 3);
     // Its own read of the table begins at the start.
@@ -95,7 +96,7 @@ fn an_insert_that_is_new_is_told() {
 
 #[test]
 fn behind_a_kill_another_query_is_refused() {
-    let project = Project::new(&format!("{TABLES}{COUNT}"));
+    let project = project_of(&format!("{TABLES}{COUNT}"));
     begun(&project).kill();
     project.write("job.sql", &format!("{TABLES}{}", COUNT.replace("GROUP BY", "WHERE v <> 100 GROUP BY")));
     let text = project.fails(&RESUMES, "K003", 1);
@@ -103,11 +104,11 @@ fn behind_a_kill_another_query_is_refused() {
     // What the hint says works.
     project.write("job.sql", &format!("{TABLES}{COUNT}"));
     let before = project.newest();
-    let mut running = project.start(&RESUMES);
+    let running = project.start(&RESUMES);
     running.until("a checkpoint", || project.newest() > before);
     running.stop();
     project.write("job.sql", &format!("{TABLES}{}", COUNT.replace("GROUP BY", "WHERE v <> 100 GROUP BY")));
-    let mut running = project.start(&RESUMES);
+    let running = project.start(&RESUMES);
     project.append("in.json", &line("a", 5, "09:02:00"));
     running.until("the second window", || project.lines("out").len() >= 3);
     running.stop();
@@ -116,7 +117,7 @@ fn behind_a_kill_another_query_is_refused() {
 
 #[test]
 fn other_columns_of_a_table_are_refused() {
-    let project = Project::new(&format!("{TABLES}{COUNT}"));
+    let project = project_of(&format!("{TABLES}{COUNT}"));
     begun(&project).stop();
     let tables = TABLES.replace("c BIGINT, v BIGINT)", "c BIGINT, v BIGINT, w BIGINT)");
     project.write("job.sql", &format!("{tables}{}", COUNT.replace("SUM(v)\n", "SUM(v), SUM(v)\n")));
