@@ -87,6 +87,9 @@ impl Checked {
                 }
             }
         }
+        if self.operator.is_at_work() {
+            return Ok(());
+        }
         self.calls += 1;
         // Often at first, then ever more seldom, as the state grows.
         if self.calls >= self.replaced_at {
@@ -246,6 +249,14 @@ impl Operator for Checked {
 
     fn process_watermark(&mut self, watermark: Watermark, out: &mut Output) -> Result<(), Error> {
         self.watch(out, |operator, out| operator.process_watermark(watermark, out))
+    }
+
+    fn is_at_work(&self) -> bool {
+        self.operator.is_at_work()
+    }
+
+    fn go_on(&mut self, out: &mut Output) -> Result<(), Error> {
+        self.watch(out, |operator, out| operator.go_on(out))
     }
 
     fn open(&mut self, now_us: i64) {

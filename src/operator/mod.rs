@@ -200,6 +200,20 @@ pub trait Operator: Send {
         Ok(())
     }
 
+    /// Whether it has more to give for the last call: one that gives many rows for a few gives them piece by piece, so that
+    /// not all of them are in memory at once, and it can be stopped. Nothing but [`Operator::go_on`] is called then.
+    fn is_at_work(&self) -> bool {
+        false
+    }
+
+    /// Gives the next piece.
+    ///
+    /// # Errors
+    /// `R002` if an expression fails on a row.
+    fn go_on(&mut self, _out: &mut Output) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Whether it will not use another row (a LIMIT that is full): the job may stop its inputs.
     fn is_satisfied(&self) -> bool {
         false

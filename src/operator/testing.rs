@@ -121,6 +121,22 @@ pub(super) fn run(
     (given, out.counts)
 }
 
+/// Takes all that an operator gives for its last call, of which no piece has more rows than that: how many pieces there are,
+/// and rows. Watermarks come behind all of them.
+pub(super) fn pieces(operator: &mut dyn Operator, out: &mut Output, most: usize) -> (usize, u64) {
+    let (mut pieces, mut rows) = (0, 0);
+    loop {
+        assert!(out.rows() <= most as u64, "{} rows in a piece", out.rows());
+        (pieces, rows) = (pieces + 1, rows + out.rows());
+        let has_watermark = out.drain().any(|element| matches!(element, StreamElement::Watermark(_)));
+        if !operator.is_at_work() {
+            return (pieces, rows);
+        }
+        assert!(!has_watermark, "a watermark before the rows that it releases");
+        operator.go_on(out).unwrap();
+    }
+}
+
 /// What happens to an operator.
 pub(super) enum Step {
     First(StreamBatch),

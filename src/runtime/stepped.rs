@@ -169,7 +169,7 @@ impl Stepped {
         let mut cut = JobCut { elapsed_us, shape, ..JobCut::default() };
         for slot in &mut self.slots {
             if let Slot::Runs(task) = slot {
-                task.settle()?;
+                task.settle(&self.stops.cancel)?;
             }
         }
         for slot in &mut self.slots {

@@ -287,8 +287,11 @@ impl Task {
             pause.committed(*task);
         }
         if pause.gathers() {
-            self.settle()?;
+            self.settle(cancel)?;
             let has_worked = pause.exhausts() && self.exhaust(cancel)?;
+            if cancel.is_cancelled() {
+                return Ok(());
+            }
             if self.progress.ended && pause.exhausts() {
                 // It leaves, and takes part as one that is over.
                 return Ok(());
@@ -344,14 +347,24 @@ impl Task {
             return Ok(Worked::Full);
         }
         self.cells.clock.turn_to(Activity::Works(0));
-        if self.fire_timers()? {
+        if !self.is_at_work() && self.fire_timers()? {
             return Ok(Worked::Done);
         }
         self.work_on()
     }
 
-    /// Takes an element of its input.
+    /// Whether its first operator, which alone may have two inputs, has more to give of what it took.
+    fn is_at_work(&self) -> bool {
+        self.chain.first().is_some_and(|link| link.operator.is_at_work())
+    }
+
+    /// Takes an element of its input, if it is done with the one before.
     fn work_on(&mut self) -> Result<Worked, Error> {
+        if self.is_at_work() {
+            go_on(&mut self.chain, &mut self.end)?;
+            self.progress.ended = self.stop_if_satisfied()?;
+            return Ok(Worked::Done);
+        }
         if let Some(watermark) = self.progress.coming.take() {
             self.advance(watermark)?;
             self.progress.ended = self.stop_if_satisfied()?;
@@ -655,6 +668,16 @@ fn feed_second(chain: &mut [Link], end: &mut End, batch: StreamBatch) -> Result<
     let processed = link.operator.process_second(batch, &mut link.output);
     link.meter.worked(started, rows, link.output.rows() > 0);
     processed.map_err(|error| error.context(format_args!("operator \"{}\"", link.report.name)))?;
+    pass_on(link, rest, end)
+}
+
+/// Has the first operator of a chain give more of what it took.
+fn go_on(chain: &mut [Link], end: &mut End) -> Result<(), Error> {
+    let Some((link, rest)) = chain.split_first_mut() else { return Ok(()) };
+    let started = link.meter.enter();
+    let went = link.operator.go_on(&mut link.output);
+    link.meter.released(started, link.output.rows());
+    went.map_err(|error| error.context(format_args!("operator \"{}\"", link.report.name)))?;
     pass_on(link, rest, end)
 }
 

@@ -24,7 +24,7 @@ use crate::stream::{RunningWatermark, StreamBatch, Watermark, event_times};
 
 /// Joins rows as the watermark passes them, in the order of their times.
 ///
-/// Wakes on: watermarks. State: the rows that the watermark has not passed, and of those that it has
+/// Wakes on: watermarks, which pass many rows piece by piece. State: the rows that the watermark has not passed, and of those that it has
 /// the ones that later rows may still join: as many as there are in the interval. Order: by the later
 /// time of a pair; a row without partner comes when none can come any more. A row at or behind the
 /// running watermark is late: it is nobody's partner and never padded.
@@ -49,6 +49,10 @@ pub(in crate::operator) struct IntervalJoin {
     given: i64,
     arrived: Option<Instant>,
     found: Vec<Found>,
+    /// Rows that the next watermark passes.
+    passing: Option<Passing>,
+    /// How often rows were given or looked at for it since it was called.
+    flushes: usize,
     late: Option<[LateRows; 2]>,
 }
 
@@ -68,6 +72,12 @@ struct Side {
 struct Group {
     rows: [VecDeque<(i64, u32)>; 2],
     waiting: u32,
+}
+
+/// A watermark on its way: it is as far as the rows that it has passed.
+struct Passing {
+    rows: std::vec::IntoIter<WaitingRow>,
+    watermark: Watermark,
 }
 
 /// The group of rows that nothing is equal to.
@@ -116,6 +126,8 @@ impl IntervalJoin {
             given: i64::MIN,
             arrived: None,
             found: Vec::new(),
+            passing: None,
+            flushes: 0,
             late,
         })
     }
@@ -146,17 +158,35 @@ impl IntervalJoin {
         Ok(())
     }
 
-    /// Brings event time to `watermark`: at each time first its rows, then those that are gone.
-    fn advance(&mut self, watermark: i64, out: &mut Output) -> Result<(), Error> {
-        for row in self.waiting.take(watermark) {
+    /// Brings event time on to the watermark that is on its way, or until there are some rows: at each time first
+    /// its rows, then those that are gone.
+    fn advance(&mut self, out: &mut Output) -> Result<(), Error> {
+        let Some(mut passing) = self.passing.take() else { return Ok(()) };
+        self.flushes = 0;
+        for row in passing.rows.by_ref() {
             self.forget(row.time.saturating_sub(1), out)?;
             self.pass(row, out)?;
             if self.found.len() >= BATCH_ROWS {
                 self.flush(out)?;
             }
+            if self.flushes >= 4 {
+                self.passing = Some(passing);
+                return Ok(());
+            }
         }
-        self.forget(watermark, out)?;
-        self.flush(out)
+        let watermark = passing.watermark;
+        self.forget(watermark.0, out)?;
+        self.flush(out)?;
+        self.watermark = self.watermark.max(watermark.0);
+        let delayed = match watermark {
+            Watermark::MAX => watermark,
+            Watermark(time) => Watermark(time.saturating_sub(self.delay_us)),
+        };
+        if delayed.0 > self.given {
+            self.given = delayed.0;
+            out.watermark(delayed);
+        }
+        Ok(())
     }
 
     /// Forgets the rows that nothing can join after that time.
@@ -230,6 +260,7 @@ impl IntervalJoin {
 
     /// Gives what was found.
     fn flush(&mut self, out: &mut Output) -> Result<(), Error> {
+        self.flushes += 1;
         let found = std::mem::take(&mut self.found);
         let Some(arrived) = self.arrived.filter(|_| !found.is_empty()) else { return Ok(()) };
         let mut is_pair = self.conditions(&found)?.into_iter();
@@ -374,17 +405,16 @@ impl Operator for IntervalJoin {
     }
 
     fn process_watermark(&mut self, watermark: Watermark, out: &mut Output) -> Result<(), Error> {
-        self.advance(watermark.0, out)?;
-        self.watermark = self.watermark.max(watermark.0);
-        let delayed = match watermark {
-            Watermark::MAX => watermark,
-            Watermark(time) => Watermark(time.saturating_sub(self.delay_us)),
-        };
-        if delayed.0 > self.given {
-            self.given = delayed.0;
-            out.watermark(delayed);
-        }
-        Ok(())
+        self.passing = Some(Passing { rows: self.waiting.take(watermark.0).into_iter(), watermark });
+        self.advance(out)
+    }
+
+    fn is_at_work(&self) -> bool {
+        self.passing.is_some()
+    }
+
+    fn go_on(&mut self, out: &mut Output) -> Result<(), Error> {
+        self.advance(out)
     }
 
     fn snapshot(&mut self, state: &mut StateWriter) -> Result<(), Error> {

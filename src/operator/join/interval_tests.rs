@@ -8,7 +8,7 @@ use datafusion_physical_expr::expressions::{BinaryExpr, Column};
 use proptest::prelude::*;
 
 use crate::operator::testing::{
-    MS, Row, drain, input, plan_node, respread, running, some_rows, stream_batch, three_parts,
+    MS, Row, drain, input, pieces, plan_node, respread, running, some_rows, stream_batch, three_parts,
 };
 use crate::operator::{Operator, Output, RowCounts, create};
 use crate::plan::{ExprRef, IntervalJoinNode, JoinKind, Operation, PlanNode};
@@ -219,4 +219,22 @@ fn state_is_the_rows_of_the_interval() {
     }
     // Each row has 21 partners, but for those near the ends.
     assert_eq!(given, 5_000 * 21 - 2 * (1..=10).sum::<usize>());
+}
+
+/// 300 rows with 300 others at one time: no more than some batches of pairs are there at once.
+#[test]
+fn many_pairs_come_piece_by_piece() {
+    for (with_condition, rows) in [(false, 90_000), (true, 300 * 299 / 2)] {
+        let bounds = Bounds { lower: Some(0), upper: Some(0), with_condition };
+        let mut join = join(JoinKind::Inner, bounds);
+        let mut out = Output::default();
+        let own: Vec<Row> = (0..300).map(|v| (Some(5), Some("k"), Some(v))).collect();
+        join.process_batch(stream_batch(&own, &[0; 300]), &mut out).unwrap();
+        join.process_second(stream_batch(&own, &[0; 300]), &mut out).unwrap();
+        join.process_watermark(Watermark::MAX, &mut out).unwrap();
+        let (pieces, given) = pieces(join.as_mut(), &mut out, 5 * 8_192);
+        assert_eq!(given, rows);
+        assert!(pieces >= 2, "{pieces} pieces");
+        assert_eq!(join.state().rows, 0);
+    }
 }

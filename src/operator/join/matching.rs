@@ -1,5 +1,6 @@
-//! Rows of two batches that have the same key.
+//! Rows of two batches that have the same key, found piece by piece: there may be any number of pairs.
 
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, UInt32Array};
@@ -25,14 +26,37 @@ pub(super) struct Matcher {
     hasher: foldhash::fast::FixedState,
 }
 
-/// The pairs of two batches.
+/// Two batches whose pairs are found one after another, in the order of the rows of the first, then of the second.
+pub(super) struct Matching {
+    pub(super) first: RecordBatch,
+    pub(super) second: RecordBatch,
+    /// For each row whether it has been in a pair.
+    pub(super) first_met: Vec<bool>,
+    pub(super) second_met: Vec<bool>,
+    /// How rows of equal keys are found; `None`: each row of one goes with each of the other.
+    index: Option<Index>,
+    /// The row of the first batch that is looked at.
+    row: u32,
+    /// The row of the second that is looked at next with it; `None`: the row was not looked for yet.
+    other: Option<u32>,
+}
+
+/// Pairs, and how many were looked at to find them.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
     pub(super) first: Vec<u32>,
     pub(super) second: Vec<u32>,
-    /// For each row whether it is in a pair.
-    pub(super) first_met: Vec<bool>,
-    pub(super) second_met: Vec<bool>,
+    pub(super) looked_at: usize,
+}
+
+/// The rows of two batches by their keys. Those of the second that have one key are a chain: the table has its head,
+/// each row the one after it.
+struct Index {
+    probes: Rows,
+    probe_nulls: Vec<bool>,
+    built: Rows,
+    heads: HashTable<u32>,
+    next: Vec<u32>,
 }
 
 /// No row of a chain follows.
@@ -60,55 +84,40 @@ impl Matcher {
         })
     }
 
-    /// The pairs, in the order of the rows of `first`, then of `second`.
-    pub(super) fn pairs(&self, first: &RecordBatch, second: &RecordBatch) -> Result<Pairs, Error> {
-        let mut pairs = Pairs {
+    /// Two batches with none of their pairs found yet.
+    pub(super) fn begin(&self, first: RecordBatch, second: RecordBatch) -> Result<Matching, Error> {
+        let converter = self.converter.as_ref();
+        let index = converter.map(|converter| self.index(converter, &first, &second)).transpose()?;
+        Ok(Matching {
             first_met: vec![false; first.num_rows()],
             second_met: vec![false; second.num_rows()],
-            ..Pairs::default()
-        };
-        let mut found = Found { first: Vec::new(), second: Vec::new() };
-        match &self.converter {
-            None => {
-                for row in 0..first.num_rows() as u32 {
-                    for other in 0..second.num_rows() as u32 {
-                        found.add(row, other);
-                        if found.first.len() >= BATCH_ROWS {
-                            self.keep(&mut found, first, second, &mut pairs)?;
-                        }
-                    }
-                }
-            }
-            Some(converter) => self.probe(converter, first, second, &mut found, &mut pairs)?,
-        }
-        self.keep(&mut found, first, second, &mut pairs)?;
-        Ok(pairs)
+            first,
+            second,
+            index,
+            row: 0,
+            other: None,
+        })
     }
 
-    fn probe(
+    fn index(
         &self,
         converter: &RowConverter,
         first: &RecordBatch,
         second: &RecordBatch,
-        found: &mut Found,
-        pairs: &mut Pairs,
-    ) -> Result<(), Error> {
-        use std::hash::BuildHasher;
+    ) -> Result<Index, Error> {
         let (probes, probe_nulls) = self.key_rows(converter, first, 0)?;
         let (built, built_nulls) = self.key_rows(converter, second, 1)?;
-        // Rows of one key are a chain: the table has its head, each row the one after it.
         let mut heads: HashTable<u32> = HashTable::with_capacity(built.num_rows());
         let mut next = vec![END; built.num_rows()];
-        let hash = |rows: &Rows, row: u32| self.hasher.hash_one(rows.row(row as usize).data());
         for row in (0..built.num_rows() as u32).rev() {
             if built_nulls[row as usize] {
                 continue;
             }
             let key = built.row(row as usize);
             let entry = heads.entry(
-                hash(&built, row),
+                self.hash(&built, row),
                 |other| built.row(*other as usize) == key,
-                |other| hash(&built, *other),
+                |other| self.hash(&built, *other),
             );
             match entry {
                 hashbrown::hash_table::Entry::Occupied(mut head) => {
@@ -120,22 +129,66 @@ impl Matcher {
                 }
             }
         }
-        for row in 0..probes.num_rows() as u32 {
-            if probe_nulls[row as usize] {
-                continue;
+        Ok(Index { probes, probe_nulls, built, heads, next })
+    }
+
+    fn hash(&self, rows: &Rows, row: u32) -> u64 {
+        self.hasher.hash_one(rows.row(row as usize).data())
+    }
+
+    /// The next pairs, of at most [`BATCH_ROWS`] that are looked at. `None`: there are no more.
+    pub(super) fn next(&self, matching: &mut Matching) -> Result<Option<Pairs>, Error> {
+        let (rows, others) = self.candidates(matching);
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let mut pairs = Pairs { looked_at: rows.len(), ..Pairs::default() };
+        let Matching { first, second, first_met, second_met, .. } = matching;
+        let met = match &self.condition {
+            Some(condition) => {
+                let (rows, others) = (UInt32Array::from(rows.clone()), UInt32Array::from(others.clone()));
+                Some(evaluate_condition(condition, &beside(first, &rows, second, &others, &self.pair)?)?)
             }
-            let key = probes.row(row as usize);
-            let head = heads.find(hash(&probes, row), |other| built.row(*other as usize) == key);
-            let mut other = head.copied().unwrap_or(END);
-            while other != END {
-                found.add(row, other);
-                if found.first.len() >= BATCH_ROWS {
-                    self.keep(found, first, second, pairs)?;
-                }
-                other = next[other as usize];
+            None => None,
+        };
+        for (place, (row, other)) in rows.into_iter().zip(others).enumerate() {
+            if met.as_ref().is_none_or(|met| met.value(place)) {
+                first_met[row as usize] = true;
+                second_met[other as usize] = true;
+                pairs.first.push(row);
+                pairs.second.push(other);
             }
         }
-        Ok(())
+        Ok(Some(pairs))
+    }
+
+    /// Pairs of equal keys whose condition is not looked at yet; none: there are no more.
+    fn candidates(&self, matching: &mut Matching) -> (Vec<u32>, Vec<u32>) {
+        let (mut rows, mut others) = (Vec::new(), Vec::new());
+        let (all, all_others) = (matching.first.num_rows() as u32, matching.second.num_rows() as u32);
+        while matching.row < all {
+            let row = matching.row;
+            let mut other = matching.other.take().unwrap_or_else(|| match &matching.index {
+                None => 0,
+                Some(index) if index.probe_nulls[row as usize] => END,
+                Some(index) => {
+                    let key = index.probes.row(row as usize);
+                    let is_equal = |other: &u32| index.built.row(*other as usize) == key;
+                    index.heads.find(self.hash(&index.probes, row), is_equal).copied().unwrap_or(END)
+                }
+            });
+            while other < all_others {
+                if rows.len() == BATCH_ROWS {
+                    matching.other = Some(other);
+                    return (rows, others);
+                }
+                rows.push(row);
+                others.push(other);
+                other = matching.index.as_ref().map_or(other + 1, |index| index.next[other as usize]);
+            }
+            matching.row += 1;
+        }
+        (rows, others)
     }
 
     /// The keys of an input's rows, and which of them are equal to none.
@@ -156,46 +209,6 @@ impl Matcher {
         }
         let keys = converter.convert_columns(&columns).map_err(|error| arrow_failure(&error))?;
         Ok((keys, nulls))
-    }
-
-    /// Keeps those of the found pairs that meet the condition.
-    fn keep(
-        &self,
-        found: &mut Found,
-        first: &RecordBatch,
-        second: &RecordBatch,
-        pairs: &mut Pairs,
-    ) -> Result<(), Error> {
-        let (rows, others) = (std::mem::take(&mut found.first), std::mem::take(&mut found.second));
-        let met = match &self.condition {
-            Some(condition) if !rows.is_empty() => {
-                let (rows, others) = (UInt32Array::from(rows.clone()), UInt32Array::from(others.clone()));
-                Some(evaluate_condition(condition, &beside(first, &rows, second, &others, &self.pair)?)?)
-            }
-            _ => None,
-        };
-        for (place, (row, other)) in rows.into_iter().zip(others).enumerate() {
-            if met.as_ref().is_none_or(|met| met.value(place)) {
-                pairs.first_met[row as usize] = true;
-                pairs.second_met[other as usize] = true;
-                pairs.first.push(row);
-                pairs.second.push(other);
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Pairs of equal keys whose condition is not looked at yet.
-struct Found {
-    first: Vec<u32>,
-    second: Vec<u32>,
-}
-
-impl Found {
-    fn add(&mut self, row: u32, other: u32) {
-        self.first.push(row);
-        self.second.push(other);
     }
 }
 

@@ -26,7 +26,7 @@ use crate::stream::{RowKind, RowKinds, StreamBatch, Watermark, event_times};
 /// Joins each row with all that have come of the other input, and takes results away when rows go or a
 /// row without partner finds one.
 ///
-/// Wakes on: batches. State: all rows of both inputs that have not gone, but those that nothing to come can
+/// Wakes on: batches, which it joins piece by piece. State: all rows of both inputs that have not gone, but those that nothing to come can
 /// join; with a time to live only as long, and by event time rows make no pair whose times are that far apart. Order: as rows come. Watermark:
 /// forwarded; it says nothing of the rows.
 pub(in crate::operator) struct RegularJoin {
@@ -40,6 +40,17 @@ pub(in crate::operator) struct RegularJoin {
     /// Of each key the slots of its rows in both inputs.
     groups: Vec<[Slots; 2]>,
     ttl: Option<[StateTtl; 2]>,
+    /// Rows of a batch that are kept and not joined yet.
+    work: Option<Work>,
+}
+
+/// A batch that is joined piece by piece.
+struct Work {
+    input: usize,
+    arrivals: Vec<Arrival>,
+    /// Those before it are joined.
+    from: usize,
+    arrived: Instant,
 }
 
 struct Side {
@@ -140,6 +151,7 @@ impl RegularJoin {
             numbers: KeyNumbers::default(),
             groups: Vec::new(),
             ttl: node.ttl,
+            work: None,
         })
     }
 
@@ -153,16 +165,25 @@ impl RegularJoin {
         self.note_horizon(input, &batch.rows, &arrivals)?;
         out.counts.used += batch.num_rows() as u64 - late;
         out.counts.late += late;
-        let mut from = 0;
-        while from < arrivals.len() {
-            let mut pairs = 0;
-            let several = arrivals[from..].iter().position(|arrival| {
-                pairs += self.others(input, arrival).count();
-                pairs > 4 * BATCH_ROWS
-            });
-            let to = several.map_or(arrivals.len(), |several| from + several.max(1));
-            self.join(input, &arrivals, from..to, batch.arrived, out)?;
-            from = to;
+        self.work = Some(Work { input, arrivals, from: 0, arrived: batch.arrived });
+        self.join_some(out)
+    }
+
+    /// Joins rows of the batch that is at work, until there are some pairs: it may have any number of them.
+    fn join_some(&mut self, out: &mut Output) -> Result<(), Error> {
+        let Some(mut work) = self.work.take() else { return Ok(()) };
+        let (input, arrivals, from) = (work.input, &work.arrivals, work.from);
+        let mut pairs = 0;
+        let several = arrivals[from..].iter().position(|arrival| {
+            pairs += self.others(input, arrival).count();
+            pairs > 4 * BATCH_ROWS
+        });
+        let to = several.map_or(arrivals.len(), |several| from + several.max(1));
+        self.join(input, arrivals, from..to, work.arrived, out)?;
+        if to < arrivals.len() {
+            work.from = to;
+            self.work = Some(work);
+            return Ok(());
         }
         for gone in arrivals.iter().filter(|arrival| !arrival.comes) {
             self.sides[input].store.release(gone.slot);
@@ -473,6 +494,14 @@ impl Operator for RegularJoin {
         }
         out.watermark(watermark);
         Ok(())
+    }
+
+    fn is_at_work(&self) -> bool {
+        self.work.is_some()
+    }
+
+    fn go_on(&mut self, out: &mut Output) -> Result<(), Error> {
+        self.join_some(out)
     }
 
     fn next_timer(&self) -> Option<i64> {

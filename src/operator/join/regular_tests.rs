@@ -9,7 +9,7 @@ use datafusion_physical_expr::expressions::{BinaryExpr, CastExpr, Column, lit};
 use proptest::prelude::*;
 
 use crate::operator::testing::{
-    MS, Row, input, lines, plan_node, record_batch, respread, some_rows, three_parts, with_deletes,
+    MS, Row, input, lines, pieces, plan_node, record_batch, respread, some_rows, three_parts, with_deletes,
 };
 use crate::operator::{Operator, Output, create};
 use crate::plan::{ExprRef, Horizon, JoinKind, Operation, PlanNode, RegularJoinNode, StateTtl, TtlClock};
@@ -294,5 +294,28 @@ proptest! {
         let windows = steps.iter().filter(|step| step.0 == 1).count();
         prunes.process_watermark(Watermark((watermark + 20) * MS), &mut outs[0]).unwrap();
         prop_assert!(prunes.state().rows <= windows, "no row of the other input is left");
+    }
+}
+
+/// A batch of 300 rows meets 300 others: no more than some batches of pairs are there at once. Rows that go do so behind
+/// all of them.
+#[test]
+fn many_pairs_come_piece_by_piece() {
+    for (with_condition, pairs) in [(false, 90_000), (true, 300 * 299 / 2)] {
+        let mut join = join(JoinKind::Inner, with_condition, true);
+        let mut out = Output::default();
+        let own: Vec<Row> = (0..300).map(|v| (None, Some("k"), Some(v))).collect();
+        let batch = |kind| StreamBatch {
+            kinds: Some(RowKinds::new(vec![kind; 300])),
+            ..StreamBatch::inserts(record_batch(&own), Instant::now())
+        };
+        join.process_batch(batch(Insert), &mut out).unwrap();
+        for kind in [Insert, Delete, Insert] {
+            join.process_second(batch(kind), &mut out).unwrap();
+            let (pieces, given) = pieces(join.as_mut(), &mut out, 5 * 8_192);
+            assert_eq!(given, pairs, "{kind:?}");
+            assert!(pieces >= 3, "{pieces} pieces");
+            assert_eq!(join.state().rows, if kind == Delete { 300 } else { 600 });
+        }
     }
 }

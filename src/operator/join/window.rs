@@ -10,7 +10,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 
 use super::SIDES;
-use super::matching::{Matcher, Pairs, beside, chosen};
+use super::matching::{Matcher, Matching, beside, chosen};
 use crate::error::Error;
 use crate::operator::evaluate::arrow_failure;
 use crate::operator::late::{LateRows, Missed, Rejected};
@@ -20,9 +20,9 @@ use crate::operator::{BATCH_ROWS, Operator, Output, RowCounts, StateReader, Stat
 use crate::plan::{JoinKind, WindowBounds, WindowJoinNode};
 use crate::stream::{StreamBatch, Watermark, event_times};
 
-/// Joins the rows of each window when it closes; without windows all rows at the end.
+/// Joins the rows of each window when it closes; without windows all rows when the last watermark comes.
 ///
-/// Wakes on: watermarks, the end. State: the rows of open windows; a window's are dropped together. Order: by
+/// Wakes on: watermarks. State: the rows of open windows; a window's are dropped together. Order: by
 /// window; in it pairs as the rows of the first input came, then what has no pair. A row is late if
 /// the running watermark had closed its window; late rows are nobody's partner and never padded.
 ///
@@ -38,7 +38,16 @@ pub(in crate::operator) struct WindowJoin {
     /// By end, then start.
     open: BTreeMap<(i64, i64), OpenWindow>,
     watermark: i64,
+    /// The watermark up to which windows are closed now.
+    reached: Option<Watermark>,
+    closing: Option<Closing>,
     late: Option<[LateRows; 2]>,
+}
+
+/// A window whose pairs are given piece by piece.
+struct Closing {
+    matching: Matching,
+    arrived: Instant,
 }
 
 #[derive(Default)]
@@ -73,6 +82,8 @@ impl WindowJoin {
             schema: Arc::clone(schema),
             open: BTreeMap::new(),
             watermark: i64::MIN,
+            reached: None,
+            closing: None,
             late,
         })
     }
@@ -184,56 +195,99 @@ impl WindowJoin {
         Ok(windows)
     }
 
-    fn close(&self, window: OpenWindow, out: &mut Output) -> Result<(), Error> {
-        let Some(arrived) = window.arrived else { return Ok(()) };
+    /// Whether a window is over.
+    fn is_due(&self, (end, _): (i64, i64), reached: Watermark) -> bool {
+        match self.windows {
+            Some(_) => self.assigner.close(end) <= reached.0,
+            None => reached == Watermark::MAX,
+        }
+    }
+
+    /// Gives windows that are over, until there are some rows or pairs to look at, or all of them and then the watermark.
+    fn close_some(&mut self, out: &mut Output) -> Result<(), Error> {
+        let Some(reached) = self.reached else { return Ok(()) };
+        let mut looked_at = 0;
+        while looked_at < 4 * BATCH_ROWS {
+            let Some(closing) = &mut self.closing else {
+                match self.open.first_key_value().filter(|(window, _)| self.is_due(**window, reached)) {
+                    Some(_) => {
+                        let (_, window) = self.open.pop_first().unwrap_or_default();
+                        self.closing = self.begin(&window)?;
+                        continue;
+                    }
+                    None => {
+                        self.reached = None;
+                        self.watermark = reached.0;
+                        out.watermark(reached);
+                        return Ok(());
+                    }
+                }
+            };
+            let pairs = self.matcher.next(&mut closing.matching)?;
+            looked_at += pairs.as_ref().map_or(1, |pairs| pairs.looked_at);
+            match pairs {
+                Some(pairs) if self.kind.gives_pairs() && !pairs.first.is_empty() => {
+                    let Matching { first, second, .. } = &closing.matching;
+                    let (rows, others) = (UInt32Array::from(pairs.first), UInt32Array::from(pairs.second));
+                    let rows = beside(first, &rows, second, &others, &self.schema)?;
+                    out.batch(StreamBatch::inserts(rows, closing.arrived));
+                }
+                Some(_) => {}
+                None => self.end_window(out)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows of a window that is over; `None`: it has none.
+    fn begin(&self, window: &OpenWindow) -> Result<Option<Closing>, Error> {
+        let Some(arrived) = window.arrived else { return Ok(None) };
         let together = |input: usize| {
             concat_batches(&self.inputs[input], &window.rows[input]).map_err(|error| arrow_failure(&error))
         };
-        let (first, second) = (together(0)?, together(1)?);
-        let pairs = self.matcher.pairs(&first, &second)?;
-        self.count(&pairs, out);
-        let unmet = |met: &[bool]| -> Vec<u32> {
-            met.iter().enumerate().filter(|(_, met)| !**met).map(|(row, _)| row as u32).collect()
+        Ok(Some(Closing { matching: self.matcher.begin(together(0)?, together(1)?)?, arrived }))
+    }
+
+    /// All pairs of a window were given: now what has none.
+    fn end_window(&mut self, out: &mut Output) -> Result<(), Error> {
+        let Some(Closing { matching, arrived }) = self.closing.take() else { return Ok(()) };
+        self.count(&matching, out);
+        let Matching { first, second, first_met, second_met, .. } = &matching;
+        let those = |met: &[bool], wanted: bool| -> Vec<u32> {
+            met.iter().enumerate().filter(|(_, met)| **met == wanted).map(|(row, _)| row as u32).collect()
         };
         let mut give = |rows: RecordBatch| out.batch(StreamBatch::inserts(rows, arrived));
         if !self.kind.gives_pairs() {
-            let wanted = self.kind == JoinKind::Semi;
-            let rows = pairs.first_met.iter().enumerate().filter(|(_, met)| **met == wanted);
-            let rows: Vec<u32> = rows.map(|(row, _)| row as u32).collect();
-            for rows in rows.chunks(BATCH_ROWS) {
-                give(chosen(&first, &UInt32Array::from(rows.to_vec()), &self.schema)?);
+            for rows in those(first_met, self.kind == JoinKind::Semi).chunks(BATCH_ROWS) {
+                give(chosen(first, &UInt32Array::from(rows.to_vec()), &self.schema)?);
             }
             return Ok(());
         }
-        for (rows, others) in pairs.first.chunks(BATCH_ROWS).zip(pairs.second.chunks(BATCH_ROWS)) {
-            let (rows, others) = (UInt32Array::from(rows.to_vec()), UInt32Array::from(others.to_vec()));
-            give(beside(&first, &rows, &second, &others, &self.schema)?);
-        }
         if self.kind.keeps_first() {
-            for rows in unmet(&pairs.first_met).chunks(BATCH_ROWS) {
+            for rows in those(first_met, false).chunks(BATCH_ROWS) {
                 let (rows, none) = (UInt32Array::from(rows.to_vec()), UInt32Array::new_null(rows.len()));
-                give(beside(&first, &rows, &second, &none, &self.schema)?);
+                give(beside(first, &rows, second, &none, &self.schema)?);
             }
         }
         if self.kind.keeps_second() {
-            for rows in unmet(&pairs.second_met).chunks(BATCH_ROWS) {
+            for rows in those(second_met, false).chunks(BATCH_ROWS) {
                 let (rows, none) = (UInt32Array::from(rows.to_vec()), UInt32Array::new_null(rows.len()));
-                give(beside(&first, &none, &second, &rows, &self.schema)?);
+                give(beside(first, &none, second, &rows, &self.schema)?);
             }
         }
         Ok(())
     }
 
     /// A row is used if it is in the result or decided what is: otherwise the join has removed it.
-    fn count(&self, pairs: &Pairs, out: &mut Output) {
+    fn count(&self, matching: &Matching, out: &mut Output) {
         let met = |met: &[bool]| met.iter().filter(|met| **met).count() as u64;
-        let (first, second) = (pairs.first_met.len() as u64, pairs.second_met.len() as u64);
+        let (first, second) = (matching.first_met.len() as u64, matching.second_met.len() as u64);
         let first_used = match self.kind {
             JoinKind::Left | JoinKind::Full => first,
-            JoinKind::Inner | JoinKind::Right | JoinKind::Semi => met(&pairs.first_met),
-            JoinKind::Anti => first - met(&pairs.first_met),
+            JoinKind::Inner | JoinKind::Right | JoinKind::Semi => met(&matching.first_met),
+            JoinKind::Anti => first - met(&matching.first_met),
         };
-        let second_used = if self.kind.keeps_second() { second } else { met(&pairs.second_met) };
+        let second_used = if self.kind.keeps_second() { second } else { met(&matching.second_met) };
         let all = first + second;
         out.counts.held -= all;
         out.counts.used += first_used + second_used;
@@ -255,23 +309,16 @@ impl Operator for WindowJoin {
     }
 
     fn process_watermark(&mut self, watermark: Watermark, out: &mut Output) -> Result<(), Error> {
-        while let Some(first) = self.open.first_entry().filter(|_| self.windows.is_some()) {
-            if self.assigner.close(first.key().0) > watermark.0 {
-                break;
-            }
-            let window = first.remove();
-            self.close(window, out)?;
-        }
-        self.watermark = watermark.0;
-        out.watermark(watermark);
-        Ok(())
+        self.reached = Some(watermark);
+        self.close_some(out)
     }
 
-    fn finish(&mut self, out: &mut Output) -> Result<(), Error> {
-        while let Some((_, window)) = self.open.pop_first() {
-            self.close(window, out)?;
-        }
-        Ok(())
+    fn is_at_work(&self) -> bool {
+        self.reached.is_some()
+    }
+
+    fn go_on(&mut self, out: &mut Output) -> Result<(), Error> {
+        self.close_some(out)
     }
 
     fn snapshot(&mut self, state: &mut StateWriter) -> Result<(), Error> {
@@ -318,7 +365,7 @@ mod tests {
     use arrow::datatypes::{DataType, Field, TimeUnit as ArrowUnit};
 
     use super::*;
-    use crate::operator::testing::{Step, drain, plan_node, respread};
+    use crate::operator::testing::{Step, drain, pieces, plan_node, respread};
     use crate::operator::{RowCounts, create};
     use crate::plan::{Operation, PlanNode};
     use crate::stream::{RunningWatermark, TimeUnit};
@@ -470,6 +517,33 @@ mod tests {
             given.sort();
             expected.sort();
             assert_eq!(given, expected);
+        }
+    }
+
+    /// 300 rows of a key with 300 others: no more than some batches of pairs are there at once, the watermark comes last.
+    #[test]
+    fn many_pairs_come_piece_by_piece() {
+        for (kind, has_windows, rows) in [
+            (JoinKind::Inner, true, 90_000),
+            (JoinKind::Inner, false, 90_000),
+            (JoinKind::Full, true, 90_002),
+            (JoinKind::Semi, true, 300),
+            (JoinKind::Anti, false, 1),
+        ] {
+            let mut join = create(&node(kind, has_windows), &Arc::new(Schema::new(side(false)))).unwrap();
+            let mut out = Output::default();
+            let own = |input: usize| -> Vec<Row> {
+                let alone = (input, 0, 10, Some(1 + input as i64), 0);
+                (0..300).map(|v| (input, 0, 10, Some(0), v)).chain([alone]).collect()
+            };
+            join.process_batch(batch(&own(0).iter().collect::<Vec<_>>()), &mut out).unwrap();
+            join.process_second(batch(&own(1).iter().collect::<Vec<_>>()), &mut out).unwrap();
+            join.process_watermark(Watermark::MAX, &mut out).unwrap();
+            let (pieces, given) = pieces(join.as_mut(), &mut out, 5 * BATCH_ROWS);
+            assert_eq!((pieces, given), (90_000 / (4 * BATCH_ROWS) + 1, rows), "{kind:?}");
+            join.finish(&mut out).unwrap();
+            assert_eq!((out.rows(), join.state()), (0, StateSize::default()));
+            assert_eq!(out.counts.used + out.counts.filtered, 602);
         }
     }
 }

@@ -40,8 +40,10 @@ pub(in crate::runtime) struct InheritedLink<'a> {
 impl Task {
     /// Finishes the piece of work that it is in the middle of, so that it can be cut: what it gives is handed on
     /// though those who take it may not keep up.
-    pub(in crate::runtime) fn settle(&mut self) -> Result<(), Error> {
-        while !self.progress.ended && (self.progress.coming.is_some() || !self.input.is_settled()) {
+    pub(in crate::runtime) fn settle(&mut self, cancel: &CancelToken) -> Result<(), Error> {
+        let is_settled =
+            |task: &Self| task.progress.coming.is_none() && task.input.is_settled() && !task.is_at_work();
+        while !self.progress.ended && !cancel.is_cancelled() && !is_settled(self) {
             self.work_on()?;
         }
         Ok(())
@@ -141,7 +143,7 @@ impl Task {
     /// to it but what has to wait for other inputs. Whether there was anything to do.
     pub(in crate::runtime) fn exhaust(&mut self, cancel: &CancelToken) -> Result<bool, Error> {
         let mut worked = false;
-        while !self.progress.ended && self.work_on()? == Worked::Done {
+        while !self.progress.ended && !cancel.is_cancelled() && self.work_on()? == Worked::Done {
             worked = true;
         }
         if self.progress.ended && !self.progress.is_closed {
