@@ -2,6 +2,8 @@
 
 #[path = "checkpoints/changed.rs"]
 mod changed;
+#[path = "checkpoints/interrupted.rs"]
+mod interrupted;
 
 #[path = "support/project.rs"]
 mod project;

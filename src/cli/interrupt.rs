@@ -140,10 +140,9 @@ fn on_interrupt() {
         false if is_first => {
             jobs.iter().for_each(|(_, job)| job.suspend());
             // A checkpoint takes the time that it takes; who does not want to wait asks once more.
-            if jobs.iter().all(|(_, job)| job.checkpoints().is_none()) {
-                let turn = TURN.load(Ordering::Acquire);
-                thread::spawn(move || end_after_grace(turn));
-            }
+            let waits = jobs.iter().any(|(_, job)| job.checkpoints().is_some());
+            let turn = TURN.load(Ordering::Acquire);
+            thread::spawn(move || if waits { tell_after_grace(turn) } else { end_after_grace(turn) });
         }
         true if is_first && is_shell => {}
         _ => end(),
@@ -182,6 +181,14 @@ fn end_after_grace(turn: usize) {
     thread::sleep(GRACE);
     if TURN.load(Ordering::Acquire) == turn && !jobs().is_empty() {
         end();
+    }
+}
+
+/// Says what is waited for, if that takes long.
+fn tell_after_grace(turn: usize) {
+    thread::sleep(GRACE);
+    if TURN.load(Ordering::Acquire) == turn && !jobs().is_empty() {
+        notes::line("the last checkpoint is on its way; Ctrl-C once more ends the run without it");
     }
 }
 

@@ -134,7 +134,7 @@ impl Runner {
                 is_stopped = true;
                 job.stop();
             }
-            match next(&messages) {
+            match next(&messages, &job) {
                 Next::Rows(_) if is_stopped => {}
                 Next::Rows(batch) => {
                     if let Some(kept) = &mut kept {
@@ -256,7 +256,7 @@ impl Runner {
             let _ = messages.send(Message::End(Box::new(job.wait())));
         })?;
         let ended = loop {
-            match next(&messages) {
+            match next(&messages, insert) {
                 Next::Rows(_) => {}
                 Next::Pause => {
                     if let Some(progress) = &mut progress {
@@ -443,13 +443,19 @@ fn spawn(work: impl FnOnce(SyncSender<Message>) + Send + 'static) -> Result<Rece
     Ok(receiver)
 }
 
-fn next(messages: &Receiver<Message>) -> Next {
+/// What a job gives next. Where it is to stop behind a checkpoint, that takes the time that it takes.
+fn next(messages: &Receiver<Message>, job: &JobHandle) -> Next {
     match messages.recv_timeout(PAUSE) {
         Ok(Message::Rows(_)) if interrupt::is_interrupted() => Next::Pause,
         Ok(Message::Rows(batch)) => Next::Rows(batch),
-        Ok(Message::End(_)) if interrupt::is_interrupted() => Next::End(Err(interrupt::reason())),
+        // An insert that was done before it could be stopped is done. Of a query rows were dropped since.
+        Ok(Message::End(ended))
+            if interrupt::is_interrupted() && (ended.is_err() || job.tables().is_empty()) =>
+        {
+            Next::End(Err(interrupt::reason()))
+        }
         Ok(Message::End(ended)) => Next::End(*ended),
-        Err(RecvTimeoutError::Timeout) if interrupt::is_interrupted() => {
+        Err(RecvTimeoutError::Timeout) if interrupt::is_interrupted() && job.checkpoints().is_none() => {
             wait(messages);
             Next::End(Err(interrupt::reason()))
         }

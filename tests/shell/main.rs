@@ -107,6 +107,38 @@ fn ctrl_c_and_any_key_stop_the_query_and_not_the_shell() {
     assert_eq!(terminal.ended(), 0);
 }
 
+/// The field report B088: a query that is busy for hours without a row, one that shows rows without end, an empty
+/// prompt. What was made before is still there.
+#[test]
+fn ctrl_c_stops_whatever_goes_on() {
+    let (folder, mut terminal) = shell();
+    let rows: String = (0..200_000).map(|v| format!("{{\"v\":{v}}}\n")).collect();
+    fs::write(folder.path().join("in.json"), rows).unwrap();
+    let table = "CREATE TABLE t (v INT) WITH ('connector' = 'filesystem', 'path' = 'in.json');";
+    terminal.run(table, "created table");
+    terminal.run("CREATE TEMPORARY VIEW w AS SELECT v + 1 AS next FROM t;", "created view");
+    terminal.press("SELECT COUNT(*) AS c FROM t a JOIN t b ON a.v <> b.v;\r");
+    // All of both is read: what follows are pairs, 4 * 10^10 of them.
+    terminal.wait_for("all rows", |screen| screen.contains("400,000 rows"));
+    terminal.press(CTRL_C);
+    terminal.wait_for("the end", |screen| screen.contains("interrupted") && last_line(screen) == "tidegate>");
+    terminal.run("SHOW JOBS;", "| stopped |");
+    terminal.press("\x0c");
+    terminal.wait_for("an empty screen", |screen| !screen.contains("interrupted"));
+    let endless = "SELECT a.v FROM t a JOIN t b ON a.v <> b.v;\r";
+    terminal.press(endless);
+    terminal.wait_for("rows", |screen| screen.matches(" |").count() > 20);
+    terminal.press(CTRL_C);
+    terminal.wait_for("the end", |screen| screen.contains("interrupted") && last_line(screen) == "tidegate>");
+    terminal.press("\x0c");
+    terminal.wait_for("an empty screen", |screen| !screen.contains("interrupted"));
+    terminal.press(CTRL_C);
+    terminal.wait_for("a new prompt", |screen| screen.matches("tidegate>").count() == 2);
+    terminal.run("SELECT MAX(next) AS last FROM w;", "| 200000 |");
+    terminal.press(CTRL_D);
+    assert_eq!(terminal.ended(), 0);
+}
+
 const NOWHERE: &str = "CREATE TABLE nowhere (n BIGINT) WITH ('connector' = 'blackhole');";
 
 #[test]

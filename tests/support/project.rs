@@ -5,8 +5,9 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -179,6 +180,32 @@ impl Running {
             }
         }
         true
+    }
+
+    /// The sum of a metric of an operator, of a run with `--metrics :0`; nothing before it tells where they are.
+    pub(crate) fn metric(&self, name: &str, operator: &str) -> Option<f64> {
+        let said = self.said();
+        let address = said.split("http://").nth(1)?.split_once("/metrics")?.0.to_owned();
+        let mut client = TcpStream::connect(address).ok()?;
+        client.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").ok()?;
+        let mut text = String::new();
+        client.read_to_string(&mut text).ok()?;
+        let (name, operator) = (format!("{name}{{"), format!("operator=\"{operator}\""));
+        let lines = text.lines().filter(|line| line.starts_with(&name) && line.contains(&operator));
+        let numbers: Vec<f64> = lines.filter_map(|line| line.rsplit(' ').next()?.parse().ok()).collect();
+        (!numbers.is_empty()).then(|| numbers.iter().sum())
+    }
+
+    /// Its memory in KB, as Linux tells it.
+    pub(crate) fn resident_kb(&self) -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
+        line.split_whitespace().nth(1)?.parse().ok()
+    }
+
+    /// What is written to its standard input, if that is a pipe; without it the input ends.
+    pub(crate) fn input(&mut self) -> Option<ChildStdin> {
+        self.child.stdin.take()
     }
 
     pub(crate) fn until_it_says(&self, text: &str) {
