@@ -4,8 +4,13 @@
 #[allow(dead_code, reason = "the drivers of the corpora use more of it")]
 mod support;
 
-use std::fs;
+#[path = "support/project.rs"]
+mod project;
 
+use std::fs;
+use std::process::Stdio;
+
+use project::{Project, Running};
 use support::{Step, run};
 use tidegate::session::Session;
 
@@ -118,4 +123,90 @@ fn a_query_that_can_put_nothing_away_fails_and_names_what_grows() {
             assert!(error.hint_text().is_some_and(|hint| hint.contains("state.memory-limit")), "{error}");
         }
     }
+}
+
+/// What a process that was killed has put away is removed by the next one that puts something away beside it; what a
+/// living one has is not.
+#[cfg(unix)]
+#[test]
+fn what_a_killed_process_has_put_away_goes() {
+    let endless = BIDS.replace("'number-of-rows' = '60000'", "'rows-per-second' = '100000'");
+    let insert = format!(
+        "CREATE TABLE r (s TIMESTAMP(3), k BIGINT, n BIGINT, v BIGINT, m BIGINT, a DOUBLE) WITH ('connector' = 'blackhole');
+         INSERT INTO r {HOP};"
+    );
+    let project = Project::new(&format!("{endless} {insert}")).with(&[
+        "--set",
+        "execution.batch-rows=500",
+        "--set",
+        "state.memory-limit=300 KB",
+        "--set",
+        "state.spill-dir=spill",
+        "-p",
+        "1",
+    ]);
+    fs::create_dir(project.path("spill")).expect("a folder");
+    let spills = |count: usize| {
+        let running = project.start(&[]);
+        running.until("state on disk", || project.files("spill").len() == count);
+        running
+    };
+    let living = spills(1);
+    let own = project.files("spill");
+    // It looks when it makes its own folder.
+    spills(2).kill();
+    let left = project.files("spill");
+    assert_eq!(left.len(), 2, "a kill leaves it");
+    project.write("job.sql", &format!("{BIDS} {insert}"));
+    project.succeeds(&[]);
+    assert_eq!(project.files("spill"), own, "of {left:?} that of the living one stays");
+    living.kill();
+    project.succeeds(&[]);
+    assert!(project.files("spill").is_empty());
+}
+
+/// The field report B073, `KEYS=10000` in full: 200 windows of keys that never come again. A window that is closed owns
+/// nothing, so what is kept is never more than two of them, and memory does not grow.
+#[test]
+fn the_state_of_closed_windows_goes() {
+    let keys: u64 = std::env::var("KEYS").ok().and_then(|keys| keys.parse().ok()).unwrap_or(1_000);
+    let rows = 200 * keys;
+    let project = Project::new(&format!(
+        "CREATE TABLE t (k BIGINT, v AS 1,
+           ts AS TO_TIMESTAMP_LTZ((k / {keys}) * 60000 + (k % {keys}) * 50000 / {keys}, 3),
+           WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
+         WITH ('connector' = 'datagen', 'number-of-rows' = '{rows}', 'fields.k.kind' = 'sequence');
+         CREATE TABLE r (s TIMESTAMP(3), k BIGINT, c BIGINT, m INT)
+         WITH ('connector' = 'filesystem', 'path' = 'out', 'format' = 'json');
+         CREATE TABLE waits (v INT) WITH ('connector' = 'stdin', 'format' = 'json');
+         INSERT INTO r SELECT window_start, k, COUNT(*) AS c, MAX(v) FILTER (WHERE v > 5) AS m
+         FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+         GROUP BY window_start, window_end, k HAVING COUNT(*) > 1;
+         SELECT v FROM waits;"
+    ));
+    // As many batches to a window as 10,000 keys make.
+    let batch_rows = format!("execution.batch-rows={}", 8_192 * keys / 10_000);
+    let mut command = project.command(&["--metrics", ":0", "-p", "1", "--set", &batch_rows]);
+    // The second query waits for its input, so that the process can be looked at behind the first one.
+    command.stdin(Stdio::piped());
+    let mut running = Running::of(command);
+    let count = |name: &str| running.metric(name, "WindowAggregate");
+    let come = || {
+        if let Some(kept) = count("tidegate_state_rows") {
+            assert!(kept <= 2.0 * keys as f64, "{kept} keys are kept");
+        }
+        count("tidegate_records_in_total").unwrap_or(0.0) as u64
+    };
+    running.until("ten windows", || come() >= 10 * keys);
+    let early = running.resident_kb();
+    running.until("all windows", || come() == rows && running.said().contains("rows in"));
+    assert_eq!(count("tidegate_state_rows"), Some(0.0));
+    if let (Some(early), Some(late)) = (early, running.resident_kb()) {
+        assert!(late <= early + early / 2, "{early} KB behind ten windows, {late} KB behind all");
+    }
+    drop(running.input());
+    let (exit, said) = running.end();
+    assert_eq!(exit, Some(0), "{said}");
+    assert!(project.files("out").is_empty(), "no window has a key twice");
+    assert!(said.contains("0 late"), "{said}");
 }

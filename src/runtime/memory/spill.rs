@@ -1,7 +1,7 @@
 //! State on disk: a file of Arrow IPC for each piece that is put away.
 
-use std::fs::{self, File};
-use std::io::{BufReader, BufWriter, Write};
+use std::fs::{self, DirEntry, File, Metadata};
+use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,15 +16,28 @@ use crate::operator::{SpillStore, Spilled, SpilledRows};
 
 /// The folders that this process has made.
 static FOLDERS: AtomicU64 = AtomicU64::new(0);
+/// A file in each of them that is locked as long as its process lives.
+const LOCK: &str = ".lock";
+/// What stands in it once it is locked: a folder without it is not touched.
+const MARKER: &[u8] = b"state that tidegate has put away\n";
 
 /// A folder of files of a job's state. It is made with the first file and removed with the last, at the latest when
-/// the job is over.
+/// the job is over; one whose process was killed goes when another one is made beside it.
 #[derive(Debug)]
 pub(super) struct SpillFolder {
     /// Where it is made.
     parent: PathBuf,
-    made: Mutex<Option<PathBuf>>,
+    made: Mutex<Option<Made>>,
     files: AtomicU64,
+}
+
+/// A folder that is there.
+#[derive(Debug)]
+struct Made {
+    path: PathBuf,
+    /// While it is open nobody takes the folder for one that was left behind; `None`: this system locks no files there,
+    /// and nobody does.
+    _lock: Option<File>,
 }
 
 impl SpillFolder {
@@ -37,13 +50,13 @@ impl SpillFolder {
     fn made(&self) -> Result<PathBuf, Error> {
         let mut made = lock(&self.made);
         if let Some(made) = &*made {
-            return Ok(made.clone());
+            return Ok(made.path.clone());
         }
-        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
-        let folder = self.parent.join(format!("tidegate-{}-{number}", std::process::id()));
-        create(&folder).map_err(|error| unwritable(&folder, &error))?;
-        *made = Some(folder.clone());
-        Ok(folder)
+        let now = make(&self.parent).map_err(|(path, error)| unwritable(&path, &error))?;
+        remove_left_behind(&self.parent, &now.path);
+        let path = now.path.clone();
+        *made = Some(now);
+        Ok(path)
     }
 }
 
@@ -51,17 +64,89 @@ impl Drop for SpillFolder {
     fn drop(&mut self) {
         if let Some(made) = lock(&self.made).take() {
             // What can't be removed is in the way of nobody.
-            let _ = fs::remove_dir_all(made);
+            let _ = fs::remove_dir_all(&made.path);
         }
     }
 }
 
+/// A folder that nobody else has: after a kill there may be one of a process that had the same number.
+fn make(parent: &Path) -> Result<Made, (PathBuf, io::Error)> {
+    loop {
+        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
+        let path = parent.join(format!("{PREFIX}{}-{number}", std::process::id()));
+        match create(&path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            Err(error) => return Err((path, error)),
+        }
+        return match claim(&path.join(LOCK)) {
+            Ok(lock) => Ok(Made { path, _lock: lock }),
+            Err(error) => Err((path, error)),
+        };
+    }
+}
+
+const PREFIX: &str = "tidegate-";
+
 /// State is nobody else's business.
-fn create(folder: &Path) -> std::io::Result<()> {
+fn create(folder: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(folder)
+}
+
+/// Locks a folder's file, and only then says what the folder is.
+fn claim(path: &Path) -> io::Result<Option<File>> {
+    let mut file = File::create_new(path)?;
+    match file.try_lock() {
+        Ok(()) => {
+            file.write_all(MARKER)?;
+            Ok(Some(file))
+        }
+        Err(_) => Ok(None),
+    }
+}
+
+/// Removes the folders beside this one whose processes are gone. Whatever can't be done is left to the next one.
+fn remove_left_behind(parent: &Path, own: &Path) {
+    let (Ok(entries), Ok(own_facts)) = (fs::read_dir(parent), fs::symlink_metadata(own)) else { return };
+    for entry in entries.flatten().filter(|entry| entry.path() != own) {
+        if let Some(_lock) = left_behind(&entry, &own_facts) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// The lock of a folder that is one of this user's, and that no process has.
+fn left_behind(entry: &DirEntry, own: &Metadata) -> Option<File> {
+    let name = entry.file_name();
+    let (process, number) = name.to_str()?.strip_prefix(PREFIX)?.split_once('-')?;
+    process.parse::<u32>().ok()?;
+    number.parse::<u64>().ok()?;
+    // Links are not followed.
+    let folder = fs::symlink_metadata(entry.path()).ok()?;
+    let path = entry.path().join(LOCK);
+    if !folder.is_dir() || !is_alike(&folder, own) || !fs::symlink_metadata(&path).ok()?.is_file() {
+        return None;
+    }
+    let file = File::options().read(true).write(true).open(&path).ok()?;
+    let mut marker = Vec::new();
+    io::Read::read_to_end(&mut io::Read::take(&file, MARKER.len() as u64 + 1), &mut marker).ok()?;
+    file.try_lock().ok().filter(|()| marker == MARKER)?;
+    Some(file)
+}
+
+/// Whether a folder is the same user's, who alone may write there.
+#[cfg(unix)]
+fn is_alike(folder: &Metadata, own: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    folder.uid() == own.uid() && folder.mode() & 0o077 == 0
+}
+
+#[cfg(not(unix))]
+fn is_alike(_folder: &Metadata, _own: &Metadata) -> bool {
+    true
 }
 
 /// Where an operator puts its state away.
@@ -158,9 +243,11 @@ mod tests {
         }
         assert!(spilled.bytes() > 0);
         let folder = store.0.made().unwrap();
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
+        let files =
+            || fs::read_dir(&folder).unwrap().flatten().filter(|file| file.file_name() != LOCK).count();
+        assert_eq!(files(), 2);
         drop(other);
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        assert_eq!(files(), 1);
         drop(store);
         assert_eq!((entries(), spilled.rows().is_ok()), (1, true));
         drop(spilled);
@@ -184,5 +271,71 @@ mod tests {
         let spilled = store.put(&mut [rows(0..5)].into_iter()).unwrap();
         fs::remove_dir_all(store.0.made().unwrap()).unwrap();
         assert_eq!(spilled.rows().err().map(|error| error.code().to_owned()).as_deref(), Some("F001"));
+    }
+
+    /// What a process that was killed has left: the lock went with it.
+    #[cfg(unix)]
+    fn leave(folder: &Path, marker: &[u8]) {
+        create(folder).unwrap();
+        fs::write(folder.join(LOCK), marker).unwrap();
+        fs::write(folder.join("0.arrow"), "rows").unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn folders_of_processes_that_are_gone_are_removed() {
+        use std::os::unix::fs::{PermissionsExt as _, symlink};
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        let parent = || Some(place.path().to_path_buf());
+        // One that lives, of this process; a lock is not shared within one either.
+        let living = FileStore(SpillFolder::new(parent()));
+        let rows_of_living = living.put(&mut [rows(0..5)].into_iter()).unwrap();
+        leave(&at("tidegate-4000000000-0"), MARKER);
+        leave(&at("tidegate-1-17"), MARKER);
+        // Nobody's business: other names, other marks, what others may write to, and links.
+        for name in ["tidegate-1", "tidegate-1-x", "tidegate--1-1", "other-1-1"] {
+            leave(&at(name), MARKER);
+        }
+        leave(&at("tidegate-2-0"), b"");
+        leave(&at("tidegate-2-1"), b"state that tidegate has put away\nand more");
+        fs::create_dir(at("tidegate-2-2")).unwrap();
+        leave(&at("tidegate-2-3"), MARKER);
+        fs::set_permissions(at("tidegate-2-3"), fs::Permissions::from_mode(0o777)).unwrap();
+        fs::write(at("tidegate-2-4"), "a file").unwrap();
+        leave(&at("elsewhere"), MARKER);
+        symlink(at("elsewhere"), at("tidegate-3-0")).unwrap();
+        create(&at("tidegate-3-1")).unwrap();
+        symlink(at("elsewhere").join(LOCK), at("tidegate-3-1").join(LOCK)).unwrap();
+        // A link in one that goes is not followed.
+        symlink(at("elsewhere"), at("tidegate-1-17").join("1.arrow")).unwrap();
+        let names = || -> std::collections::BTreeSet<String> {
+            let entries = fs::read_dir(place.path()).unwrap().flatten();
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+        };
+        let before = names();
+        let store = FileStore(SpillFolder::new(parent()));
+        assert_eq!(names(), before, "nothing is done before there is something to put away");
+        drop(store.put(&mut [rows(0..5)].into_iter()).unwrap());
+        let own = store.0.made().unwrap();
+        let mut expected = before;
+        expected.remove("tidegate-4000000000-0");
+        expected.remove("tidegate-1-17");
+        expected.insert(own.file_name().unwrap().to_string_lossy().into_owned());
+        assert_eq!(names(), expected);
+        assert!(at("elsewhere").join("0.arrow").exists());
+        assert_eq!(rows_of_living.rows().unwrap().map(Result::unwrap).collect::<Vec<_>>(), [rows(0..5)]);
+    }
+
+    /// In a container each process may have the same number.
+    #[test]
+    fn a_folder_of_the_same_name_is_in_the_way_of_nobody() {
+        let place = tempfile::tempdir().unwrap();
+        for number in 0..1_000 {
+            let name = format!("{PREFIX}{}-{}", std::process::id(), FOLDERS.load(Ordering::Relaxed) + number);
+            fs::create_dir(place.path().join(name)).unwrap();
+        }
+        let store = FileStore(SpillFolder::new(Some(place.path().to_path_buf())));
+        assert!(store.put(&mut [rows(0..5)].into_iter()).is_ok());
     }
 }
