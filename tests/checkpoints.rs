@@ -2,6 +2,10 @@
 
 #[path = "checkpoints/changed.rs"]
 mod changed;
+#[path = "checkpoints/doors.rs"]
+mod doors;
+#[path = "checkpoints/idle.rs"]
+mod idle;
 #[path = "checkpoints/interrupted.rs"]
 mod interrupted;
 

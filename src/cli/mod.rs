@@ -138,7 +138,13 @@ fn help(topic: &str) -> Result<(), Stop> {
 fn runner(args: &RunArgs, is_shell: bool) -> Result<Runner, Error> {
     let mut session = run::session(&args.common)?;
     if let Some(dir) = &args.checkpoint_dir {
-        session.set("execution.checkpoint.dir", &dir.to_string_lossy())?;
+        // A setting is text, and a folder of almost the same name is another one.
+        let dir = dir.to_str().ok_or_else(|| {
+            let message = format!("--checkpoint-dir: \"{}\" is not UTF-8", dir.display());
+            Error::usage(code::INVALID_SETTING, message)
+                .hint("Give the folder another name, or a link to it.")
+        })?;
+        session.set("execution.checkpoint.dir", dir)?;
         session.allow_dropped_state(args.allow_dropped_state);
         session.set_checkpoint_start(match &args.from {
             Some(from) => CheckpointStart::From(from.clone()),

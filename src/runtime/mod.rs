@@ -31,7 +31,7 @@ mod task;
 mod tests;
 
 pub use checkpoint::{CheckpointOptions, CheckpointStart, CheckpointStatus};
-pub(crate) use checkpoint::{below, is_in, is_used};
+pub(crate) use checkpoint::{below, is_in, is_of_a_job, is_seen_in, is_there, is_used};
 #[doc(hidden)]
 pub use control::JobControl;
 pub use diagnose::{

@@ -436,7 +436,7 @@ impl Session {
 
     /// Starts a plan as a job of the session.
     fn start(&mut self, plan: StreamPlan, text: &str) -> Result<(RunningJob, JobHandle), Error> {
-        let options = JobOptions { checkpoints: self.checkpoints(text)?, ..self.job_options() };
+        let options = JobOptions { checkpoints: self.checkpoints(&plan, text)?, ..self.job_options() };
         let asked = options.checkpoints.as_ref();
         let guarantee = asked.and_then(|_| guarantee(&plan, &self.connectors));
         let running = Job::start(&plan, &self.connectors, &options)?;

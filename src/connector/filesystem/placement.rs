@@ -130,6 +130,9 @@ impl Placement {
         let failed = |error: io::Error| unwritable(path, &error);
         if let Some(parts) = prepared.get("parts") {
             let mut parts = Parts::resume(Path::new(path), extension, parts).ok_or_else(|| foreign(path))?;
+            if let Some(part) = parts.of_another_run().map_err(failed)? {
+                return Err(diverged(path, &part));
+            }
             parts.remove_later().map_err(failed)?;
             parts.commit().map_err(|error| match error.kind() {
                 io::ErrorKind::NotFound => foreign(path),
@@ -335,6 +338,16 @@ fn is_there(temporary: &Path, shown: &str) -> Result<(), Error> {
     }
 }
 
+/// Two runs went on from copies of one checkpoint, into one folder.
+fn diverged(path: &str, part: &Path) -> Error {
+    let part = part.file_name().unwrap_or_default().to_string_lossy();
+    let message =
+        format!("\"{part}\" in \"{path}\" is by another run, which went on from an earlier checkpoint");
+    Error::run(code::FOREIGN_CHECKPOINT, message).hint(
+        "Go on with the checkpoints of that run, or begin anew with other folders for checkpoints and for the result.",
+    )
+}
+
 fn foreign(path: &str) -> Error {
     let message = format!("what an earlier run had written to \"{path}\" is not there any more");
     Error::run(code::FOREIGN_CHECKPOINT, message)
@@ -351,5 +364,14 @@ pub(in crate::connector) fn unwritable(path: &str, error: &io::Error) -> Error {
     if error.kind() == io::ErrorKind::BrokenPipe {
         return Error::run(code::CLOSED_PIPE, format!("can't write \"{path}\": the pipe's reader has gone"));
     }
-    Error::run(code::UNWRITABLE, format!("can't write \"{path}\": {error}"))
+    let unwritten = Error::run(code::UNWRITABLE, format!("can't write \"{path}\": {error}"));
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::FileTooLarge | io::ErrorKind::QuotaExceeded => {
+            unwritten.hint("Make room there, or write to another path.")
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            unwritten.hint("Allow this user to write there, or write to another path.")
+        }
+        _ => unwritten,
+    }
 }

@@ -38,6 +38,15 @@ impl Folder {
     }
 }
 
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // To close it is not enough: a process that was just forked from this one has it open, too, for a moment.
+        if let Some(file) = lock(&self.lock).take() {
+            let _ = file.unlock();
+        }
+    }
+}
+
 fn make_and_lock(folder: &Path) -> Result<Option<File>, Error> {
     let failed = |error: io::Error| unwritten(folder, &error);
     fs::create_dir_all(folder).map_err(failed)?;

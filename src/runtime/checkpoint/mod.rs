@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-pub(crate) use self::place::{below, is_in, is_used};
+pub(crate) use self::place::{below, is_in, is_of_a_job, is_seen_in, is_there, is_used};
 use self::store::{About, Store, Stored};
 use super::channel::lock;
 use super::control::JobControl;

@@ -175,11 +175,56 @@ pub(super) fn split(path: &Path) -> (PathBuf, String) {
 
 /// Whether a checkpoint is one of those in a place.
 pub(crate) fn is_in(path: &Path, place: &Path) -> bool {
-    let whole = |path: &Path| match url_of(path) {
-        Some(url) => PathBuf::from(url.trim_end_matches('/')),
-        None => std::path::absolute(local(path)).unwrap_or_else(|_| path.to_path_buf()),
-    };
     whole(&split(path).0) == whole(place)
+}
+
+/// Whether what is named so is a checkpoint of one of the jobs in a place: `job-1/chk-00000007`.
+pub(crate) fn is_of_a_job(path: &Path, place: &Path) -> bool {
+    let (job, _) = split(path);
+    let (parent, name) = split(&job);
+    name.strip_prefix("job-").is_some_and(|number| number.parse::<u64>().is_ok())
+        && (whole(&parent) == whole(place) || whole(&job) == whole(&below(place, &name)))
+}
+
+/// Whether there is a checkpoint.
+///
+/// # Errors
+/// `K004` for a URL of no store that is known.
+pub(crate) fn is_there(path: &Path) -> Result<bool, Error> {
+    let (place, name) = split(path);
+    // What can't be looked at is told when it is read.
+    Ok(look(&place)?.manifest(&name).map_or_else(|error| error.kind() != io::ErrorKind::NotFound, |_| true))
+}
+
+/// A folder that is in another one, or is it, so that who reads that takes what is here for data; names that begin with
+/// `.` or `_` are not read.
+pub(crate) fn is_seen_in(place: &Path, folder: &Path) -> bool {
+    if is_remote(place) || is_remote(folder) {
+        return false;
+    }
+    let (place, folder) = (whole(place), whole(folder));
+    place.strip_prefix(&folder).is_ok_and(|rest| {
+        let is_hidden =
+            |name: std::path::Component<'_>| name.as_os_str().to_string_lossy().starts_with(['.', '_']);
+        !rest.components().any(is_hidden)
+    })
+}
+
+/// A place by one name, also where links lead there; what is not there yet is below what is.
+fn whole(path: &Path) -> PathBuf {
+    if let Some(url) = url_of(path) {
+        return PathBuf::from(url.trim_end_matches('/'));
+    }
+    let path = std::path::absolute(local(path)).unwrap_or_else(|_| path.to_path_buf());
+    let found = path.ancestors().find_map(|known| Some((known, known.canonicalize().ok()?)));
+    match found.and_then(|(known, real)| Some((path.strip_prefix(known).ok()?, real))) {
+        Some((rest, real)) if rest.as_os_str().is_empty() => real,
+        Some((rest, real)) => rest.components().fold(real, |path, name| match name {
+            std::path::Component::ParentDir => path.parent().unwrap_or(&path).to_path_buf(),
+            name => path.join(name),
+        }),
+        None => path,
+    }
 }
 
 /// Whether a job has begun to use a place.
@@ -227,6 +272,19 @@ mod tests {
         assert!(!is_in("memory:///a/job-1/chk-1", "memory:///a/job-2"));
         assert!(!is_in("state/job-1/chk-1", "memory:///state/job-1"));
         assert!(!is_in("state/job-11/chk-1", "state/job-1"));
+        let is_of_a_job = |path: &str, place: &str| is_of_a_job(Path::new(path), Path::new(place));
+        assert!(is_of_a_job("state/job-11/chk-1", "./state/"));
+        assert!(is_of_a_job("memory:///a/job-1/chk-1/", "memory:///a"));
+        assert!(!is_of_a_job("state/job-1", "state") && !is_of_a_job("state/chk-1", "state"));
+        assert!(!is_of_a_job("copy/job-1/chk-1", "state") && !is_of_a_job("state/job-x/chk-1", "state"));
+        let is_seen_in = |place: &str, folder: &str| is_seen_in(Path::new(place), Path::new(folder));
+        assert!(is_seen_in("out", "out") && is_seen_in("./out/state", "file:out/"));
+        assert!(!is_seen_in("out/.state", "out") && !is_seen_in("out/_a/state", "out"));
+        assert!(
+            !is_seen_in("out2", "out")
+                && !is_seen_in("state", "state/out")
+                && !is_seen_in("memory:///a", "/a")
+        );
         assert_eq!(split(Path::new("s3://b/job-1/chk-7/")), ("s3://b/job-1".into(), "chk-7".to_owned()));
     }
 }
