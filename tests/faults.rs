@@ -165,6 +165,123 @@ fn no_room_for_what_a_sink_writes() {
     }
 }
 
+/// 10,000 rows into a folder, as the field report B083 has them.
+fn written(format: &str, expression: &str) -> Project {
+    let project = Project::new(&format!(
+        "CREATE TABLE t (v INT) WITH ('connector' = 'filesystem', 'path' = 'in.json');
+         CREATE TABLE r (x INT) WITH ('connector' = 'filesystem', 'path' = 'out', 'format' = '{format}');
+         INSERT INTO r SELECT {expression} FROM t;"
+    ));
+    project.append("in.json", &numbers(0..10_000));
+    project
+}
+
+/// The field report B083: what fails half way leaves nothing that looks finished, and the exit code says so.
+#[test]
+fn a_query_that_fails_half_way() {
+    for format in ["json", "csv", "parquet"] {
+        for args in [&[][..], &["--checkpoint-dir", "state"]] {
+            let project = written(format, "100 / (5000 - v)");
+            let said = project.fails(args, "R002", 1);
+            assert!(said.contains("division by zero") && !said.contains("panicked"), "{said}");
+            assert!(project.files("out").is_empty(), "{format}: {:?}", project.files("out"));
+        }
+    }
+}
+
+/// The field report B083: the system's reason and the path are told.
+#[test]
+fn output_that_can_not_be_written() {
+    for format in ["json", "csv", "parquet"] {
+        for args in [&[][..], &["--checkpoint-dir", "state"]] {
+            let project = written(format, "v");
+            project.write("out", "a file");
+            let said = project.fails(args, "F003", 1);
+            assert!(
+                said.contains("can't write \"out\": not a directory") && said.contains("hint: "),
+                "{said}"
+            );
+            assert_eq!(fs::read_to_string(project.path("out")).expect("a file"), "a file");
+            #[cfg(unix)]
+            may_not_be_written(format, args);
+        }
+    }
+    // A device that is always full.
+    #[cfg(target_os = "linux")]
+    for format in ["json", "csv"] {
+        let project = written(format, "v");
+        let script = fs::read_to_string(project.path("job.sql")).expect("a script");
+        project.write("job.sql", &script.replace("'path' = 'out'", "'path' = '/dev/full'"));
+        let said = project.fails(&[], "F003", 1);
+        assert!(said.contains("can't write \"/dev/full\": No space left on device"), "{said}");
+        assert!(said.contains("hint: Make room there"), "{said}");
+    }
+}
+
+/// A folder that its reader may not write. Root may: then somebody else runs the program.
+#[cfg(unix)]
+fn may_not_be_written(format: &str, args: &[&str]) {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::process::CommandExt as _;
+    let project = written(format, "v");
+    let allow = |name: &str, mode: u32| {
+        fs::set_permissions(project.path(name), fs::Permissions::from_mode(mode)).expect("it can be changed");
+    };
+    for name in ["out", "state"] {
+        fs::create_dir(project.path(name)).expect("a folder");
+        allow(name, 0o777);
+    }
+    allow("out", 0o555);
+    allow("", 0o755);
+    let mut command = project.command(args);
+    if fs::write(project.path("out/probe"), "").is_ok() {
+        fs::remove_file(project.path("out/probe")).expect("it can be removed");
+        // Nobody may read the folder in which the program was built, perhaps.
+        let binary = project.path("program");
+        let built = env!("CARGO_BIN_EXE_tidegate");
+        if fs::hard_link(built, &binary).is_err() {
+            fs::copy(built, &binary).expect("a copy of the program");
+        }
+        let mut other = Command::new(binary);
+        other.args(command.get_args()).current_dir(project.path("")).uid(65_534).gid(65_534);
+        command = other;
+    }
+    let (exit, said) = ended(&command.output().expect("the program runs"));
+    assert_eq!(exit, Some(1), "{said}");
+    assert!(said.contains("error[F003]: can't write \"out\": Permission denied"), "{said}");
+    assert!(said.contains("hint: Allow this user"), "{said}");
+    assert!(project.files("out").is_empty() && project.hidden("out").is_empty());
+}
+
+/// A disk of 64 KB, where this user may make one for himself.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_disk_that_is_full() {
+    let may = Command::new("unshare").args(["-rm", "true"]).output();
+    if !may.is_ok_and(|output| output.status.success()) {
+        return;
+    }
+    for format in ["json", "csv", "parquet"] {
+        for checkpoints in ["", "--checkpoint-dir state"] {
+            let project = written(format, "v");
+            fs::create_dir(project.path("out")).expect("a folder");
+            let script = format!(
+                "mount -t tmpfs -o size=16k none out && {{ \"$0\" run job.sql {checkpoints}; echo exit $?; ls out; }}"
+            );
+            let mut shell = Command::new("unshare");
+            shell.args(["-rm", "sh", "-c", &script, env!("CARGO_BIN_EXE_tidegate")]);
+            let output = shell.current_dir(project.path("")).output().expect("a shell");
+            let (_, said) = ended(&output);
+            assert!(said.contains("error[F003]: can't write \"out\": No space left on device"), "{said}");
+            assert_eq!(
+                String::from_utf8_lossy(&output.stdout),
+                "exit 1\n",
+                "{format}: nothing looks finished"
+            );
+        }
+    }
+}
+
 /// Root may write everywhere; whoever may not is told, and goes on from the last checkpoint when he may.
 #[test]
 #[cfg(unix)]

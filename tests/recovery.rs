@@ -2,7 +2,9 @@
 //! files out.
 //!
 //! `KILLS=200 cargo test --test recovery` kills each query as often; without it some times only.
+//! `KILLS=20 ROWS=600000 cargo test --test recovery at_any_moment` is the field report B078 in full.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -127,8 +129,98 @@ fn fresh(dir: &Path, script: &str) -> PathBuf {
     dir.to_path_buf()
 }
 
+fn of_environment(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).ok().and_then(|number| number.parse().ok()).unwrap_or(otherwise)
+}
+
+/// The field report B078: windows of 6,000 rows each, whose counts are arithmetic, killed and resumed.
+#[test]
+fn at_any_moment() {
+    let (kills, rows) = (of_environment("KILLS", 4), of_environment("ROWS", 60_000) / 6_000 * 6_000);
+    let root = tempfile::tempdir().expect("a folder");
+    let input = root.path().join("in.json");
+    let mut text = String::new();
+    for row in 0..rows {
+        let (key, ms) = (row % 7, row * 10);
+        let (hour, minute, second) = (9 + ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60);
+        let ts = format!("2024-05-01 {hour:02}:{minute:02}:{second:02}.{:03}", ms % 1_000);
+        writeln!(text, r#"{{"k":{key},"v":1,"ts":"{ts}"}}"#).expect("a text takes text");
+    }
+    fs::write(&input, text).expect("the input is written");
+    // As many checkpoints as 200 ms are for all 600,000 rows.
+    let interval = format!("execution.checkpoint.interval={} ms", (200 * rows / 600_000).max(10));
+    let run = |dir: &Path, resumes: bool| {
+        let mut command = command(dir, Some(resumes), 1);
+        command.args(["--set", &interval, "--set", "execution.batch-rows=8192"]);
+        command
+    };
+    let (mut dice, mut killed, mut round, mut whole) = (Dice(78 + kills), 0, 0, 0);
+    while killed < kills {
+        round += 1;
+        let dir = root.path().join(format!("round-{round}"));
+        fs::create_dir(&dir).expect("a folder");
+        let script = format!(
+            "CREATE TABLE t (k INT, v INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
+             WITH ('connector'='filesystem', 'path'='{}', 'format'='json');
+             CREATE TABLE r (s TIMESTAMP(3), e TIMESTAMP(3), c BIGINT, v BIGINT)
+             WITH ('connector'='filesystem', 'path'='{}', 'format'='json');
+             INSERT INTO r SELECT window_start, window_end, COUNT(*) AS c, SUM(v) AS s
+             FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end;",
+            input.display(),
+            dir.join("out").display()
+        );
+        fs::write(dir.join("job.sql"), script).expect("a script");
+        let begun = Instant::now();
+        // The first round is not disturbed: it says how long one takes.
+        let longest = |dice: &mut Dice| (round > 1).then(|| Duration::from_micros(dice.below(whole / 2)));
+        let (output, kills_here) =
+            disturbed(&dir, kills - killed, || longest(&mut dice), |resumes| run(&dir, resumes));
+        whole = if round == 1 { begun.elapsed().as_micros() as u64 } else { whole };
+        killed += kills_here;
+        let counts = counts(&output);
+        assert_eq!(
+            (counts["rows_in"], counts["rows_out"], counts["late"]),
+            (rows, rows / 6_000, 0),
+            "round {round}"
+        );
+        let window = |number: u64| {
+            let at = |number: u64| format!("2024-05-01T{:02}:{:02}:00.000", 9 + number / 60, number % 60);
+            format!(r#"{{"s":"{}","e":"{}","c":6000,"v":6000}}"#, at(number), at(number + 1))
+        };
+        let expected: Vec<String> = (0..rows / 6_000).map(window).collect();
+        assert_eq!(self::rows(&dir.join("out")), expected, "round {round}, {kills_here} kills");
+    }
+}
+
+/// Runs to the end, killed now and then, and resumed. `longest`: when it is killed, if at all. How often it was.
+fn disturbed(
+    dir: &Path,
+    most: u64,
+    mut longest: impl FnMut() -> Option<Duration>,
+    command: impl Fn(bool) -> Command,
+) -> (Output, u64) {
+    let (mut killed, mut runs) = (0, 0);
+    loop {
+        let resumes = has_checkpoint(dir);
+        if !resumes && runs > 0 {
+            fs::remove_dir_all(dir.join("state")).ok();
+        }
+        runs += 1;
+        let mut child = command(resumes).spawn().expect("the program runs");
+        let longest = longest().filter(|_| killed < most);
+        if longest.is_none_or(|longest| ends_within(&mut child, longest)) {
+            return (child.wait_with_output().expect("the program ends"), killed);
+        }
+        child.kill().expect("the program can be killed");
+        let output = child.wait_with_output().expect("the program ends");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(!text.contains("error"), "{}, run {runs}: {text}", dir.display());
+        killed += 1;
+    }
+}
+
 fn survives(name: &str, columns: &str, format: &str, query: &str) {
-    let kills: u64 = std::env::var("KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(4);
+    let kills = of_environment("KILLS", 4);
     let root = tempfile::tempdir().expect("a folder");
     let plain = root.path().join("plain");
     fresh(&plain, &script(&plain, columns, format, query));
@@ -142,34 +234,25 @@ fn survives(name: &str, columns: &str, format: &str, query: &str) {
         round += 1;
         let dir = root.path().join(format!("round {round}").replace(' ', "-"));
         fresh(&dir, &script(&dir, columns, format, query));
-        let mut runs = 0;
-        let output = loop {
-            let resumes = has_checkpoint(&dir);
-            if !resumes && runs > 0 {
-                fs::remove_dir_all(dir.join("state")).ok();
-            }
-            runs += 1;
-            // Half of the runs with as many subtasks as the first, others with more or fewer.
-            let parallelism = [2, 2, 1, 4][dice.below(4) as usize];
-            let mut child = command(&dir, Some(resumes), parallelism).spawn().expect("the program runs");
-            // Never so seldom that no run comes to an end.
-            let longest = Duration::from_micros(dice.below(whole * 3 / 2));
-            if killed >= kills || ends_within(&mut child, longest) {
-                break child.wait_with_output().expect("the program ends");
-            }
-            child.kill().expect("the program can be killed");
-            let output = child.wait_with_output().expect("the program ends");
-            let text = String::from_utf8_lossy(&output.stderr);
-            assert!(!text.contains("error"), "{name}, round {round}, run {runs}: {text}");
-            killed += 1;
-        };
+        // Half of the runs with as many subtasks as the first, others with more or fewer. Never killed so seldom that no run
+        // comes to an end.
+        let subtasks = RefCell::new(Dice(dice.below(u64::MAX)));
+        let (output, kills_here) = disturbed(
+            &dir,
+            kills - killed,
+            || Some(Duration::from_micros(dice.below(whole * 3 / 2))),
+            |resumes| command(&dir, Some(resumes), [2, 2, 1, 4][subtasks.borrow_mut().below(4) as usize]),
+        );
+        killed += kills_here;
         let given = (rows(&dir.join("out")), rows(&dir.join("late")), counts(&output));
-        assert_eq!(given.2, expected.2, "{name}, round {round}: counts after {runs} runs");
-        assert!(given.1 == expected.1, "{name}, round {round}: other late rows after {runs} runs");
+        assert_eq!(given.2, expected.2, "{name}, round {round}: counts after {kills_here} kills");
+        assert!(given.1 == expected.1, "{name}, round {round}: other late rows after {kills_here} kills");
         if given.0 != expected.0 {
             let lost = expected.0.iter().filter(|row| !given.0.contains(row)).count();
             let (all, wanted) = (given.0.len(), expected.0.len());
-            panic!("{name}, round {round}, {runs} runs: {all} rows, not {wanted}, of which {lost} are lost");
+            panic!(
+                "{name}, round {round}, {kills_here} kills: {all} rows, not {wanted}, of which {lost} are lost"
+            );
         }
     }
 }
