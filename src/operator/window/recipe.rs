@@ -92,7 +92,8 @@ impl Call {
             let many = piece.min(groups - from);
             ids.truncate(many);
             let state: Vec<ArrayRef> = state.iter().map(|column| column.slice(from, many)).collect();
-            accumulator.merge_batch(&state, &ids, groups).map_err(failure)?;
+            // It takes a group that was not among those of a piece for one that had a value in it.
+            accumulator.merge_batch(&state, &ids, from + many).map_err(failure)?;
         }
         Ok(accumulator)
     }
