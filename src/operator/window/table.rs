@@ -155,8 +155,8 @@ impl Table {
         let groups = self.len();
         if let Some(first_rows) = &mut self.first_rows {
             first_rows.grow(groups, u64::MAX);
-            let uses = ids.iter().copied().zip(sealed.first_rows.iter().copied());
-            first_rows.update(uses, |known, first_row| *known = first_row.min(*known));
+            first_rows
+                .update(ids, &sealed.first_rows, None, |known, first_row| *known = first_row.min(*known));
         }
         for (states, more) in self.states.iter_mut().zip(&sealed.states) {
             states.merge(more, ids, groups)?;

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use arrow::buffer::ScalarBuffer;
+use arrow::buffer::{BooleanBuffer, ScalarBuffer};
 use arrow::datatypes::ArrowNativeType;
 
 use crate::operator::group_keys::CHUNK;
@@ -14,6 +14,8 @@ pub(in super::super) struct Column<T: ArrowNativeType> {
     /// All but the last one are full.
     chunks: Vec<Chunk<T>>,
     len: usize,
+    /// Some chunks were handed on.
+    may_be_shared: bool,
 }
 
 #[derive(Debug, Default)]
@@ -25,7 +27,7 @@ struct Chunk<T: ArrowNativeType> {
 
 impl<T: ArrowNativeType> Default for Column<T> {
     fn default() -> Self {
-        Self { chunks: Vec::new(), len: 0 }
+        Self { chunks: Vec::new(), len: 0, may_be_shared: false }
     }
 }
 
@@ -44,7 +46,8 @@ impl<T: ArrowNativeType> Column<T> {
                 self.chunks.push(Chunk { own: Vec::with_capacity(room), shared: None });
             }
             let end = groups.min((chunk + 1) * CHUNK);
-            self.chunks[chunk].own().resize(end - chunk * CHUNK, value);
+            self.chunks[chunk].make_own();
+            self.chunks[chunk].own.resize(end - chunk * CHUNK, value);
             self.len = end;
         }
     }
@@ -54,21 +57,57 @@ impl<T: ArrowNativeType> Column<T> {
         self.grow(self.len + 1, value);
     }
 
-    /// Changes the number of each of these groups, which it has.
-    #[inline]
-    pub(in super::super) fn update<V>(
+    /// Changes the numbers of the groups of rows, which it has. `taken`: which rows; `None`: all.
+    pub(in super::super) fn update<V: Copy>(
         &mut self,
+        ids: &[usize],
+        values: &[V],
+        taken: Option<&BooleanBuffer>,
+        change: impl Fn(&mut T, V),
+    ) {
+        match taken {
+            None => self.change(ids, ids.iter().copied().zip(values.iter().copied()), change),
+            Some(taken) => self.change(ids, taken.set_indices().map(|row| (ids[row], values[row])), change),
+        }
+    }
+
+    /// The same of rows without a value.
+    pub(in super::super) fn visit(
+        &mut self,
+        ids: &[usize],
+        taken: Option<&BooleanBuffer>,
+        change: impl Fn(&mut T),
+    ) {
+        match taken {
+            None => self.change(ids, ids.iter().map(|id| (*id, ())), |number, ()| change(number)),
+            Some(taken) => {
+                let uses = taken.set_indices().map(|row| (ids[row], ()));
+                self.change(ids, uses, |number, ()| change(number));
+            }
+        }
+    }
+
+    #[inline]
+    fn change<V>(
+        &mut self,
+        ids: &[usize],
         uses: impl Iterator<Item = (usize, V)>,
         change: impl Fn(&mut T, V),
     ) {
         if let [only] = self.chunks.as_mut_slice() {
-            let numbers = only.own().as_mut_slice();
-            uses.for_each(|(group, value)| change(&mut numbers[group], value));
-            return;
+            only.make_own();
+            let numbers = only.own.as_mut_slice();
+            return uses.for_each(|(group, value)| change(&mut numbers[group], value));
         }
-        uses.for_each(|(group, value)| {
-            change(&mut self.chunks[group / CHUNK].own()[group % CHUNK], value);
-        });
+        if self.may_be_shared {
+            ids.iter().for_each(|group| self.chunks[group / CHUNK].make_own());
+            self.may_be_shared = self.chunks.iter().any(|chunk| chunk.shared.is_some());
+        }
+        // Those that are shared have nothing here, and no row.
+        let mut chunks: Vec<&mut [T]> =
+            self.chunks.iter_mut().map(|chunk| chunk.own.as_mut_slice()).collect();
+        let chunks = chunks.as_mut_slice();
+        uses.for_each(|(group, value)| change(&mut chunks[group / CHUNK][group % CHUNK], value));
     }
 
     /// All numbers, in pieces of a chunk, one at least. They stay here, too.
@@ -76,6 +115,7 @@ impl<T: ArrowNativeType> Column<T> {
         if self.chunks.is_empty() {
             return vec![ScalarBuffer::default()];
         }
+        self.may_be_shared = true;
         self.chunks.iter_mut().map(Chunk::share).collect()
     }
 
@@ -102,11 +142,10 @@ impl<T: ArrowNativeType> Column<T> {
 
 impl<T: ArrowNativeType> Chunk<T> {
     #[inline]
-    fn own(&mut self) -> &mut Vec<T> {
+    fn make_own(&mut self) {
         if self.shared.is_some() {
             self.take_back();
         }
-        &mut self.own
     }
 
     /// The numbers are copied only if somebody else has them.
@@ -144,9 +183,9 @@ mod tests {
         for end in [groups / 3, CHUNK.min(groups), groups] {
             let from = column.len();
             column.grow(end, 0);
-            column.update((from..end).map(|group| (group, group as u64)), |number, group| {
-                *number = group * group
-            });
+            let (ids, values): (Vec<usize>, Vec<u64>) =
+                (from..end).map(|group| (group, group as u64)).unzip();
+            column.update(&ids, &values, None, |number, value| *number = value * value);
         }
         column
     }
@@ -170,7 +209,7 @@ mod tests {
         let groups = 2 * CHUNK + 10;
         let mut column = column(groups);
         let shared = column.share();
-        column.update([(3, 7), (CHUNK + 1, 8), (groups - 1, 9)].into_iter(), |number, value| *number = value);
+        column.update(&[3, CHUNK + 1, groups - 1], &[7, 8, 9], None, |number, value| *number = value);
         column.push(5);
         let mut changed = squares(groups);
         (changed[3], changed[CHUNK + 1], changed[groups - 1]) = (7, 8, 9);
@@ -185,10 +224,10 @@ mod tests {
         let mut column = column(CHUNK + 1);
         let place = |column: &mut Column<u64>| column.share()[0].inner().as_ptr();
         let first = place(&mut column);
-        column.update([(0, 1)].into_iter(), |number, value| *number = value);
+        column.update(&[0], &[1], None, |number, value| *number = value);
         assert_eq!(place(&mut column), first, "nobody had it");
         let held = column.share();
-        column.update([(0, 2)].into_iter(), |number, value| *number = value);
+        column.update(&[0], &[2], None, |number, value| *number = value);
         assert_ne!(place(&mut column), first);
         assert_eq!((held[0][0], column.take()[0]), (1, 2));
     }

@@ -22,12 +22,8 @@ impl GroupStates for Counts {
         groups: usize,
     ) -> Result<(), Error> {
         self.0.grow(groups, 0);
-        match taken(args.first().ok_or_else(misfit)?, filter) {
-            None => self.0.update(ids.iter().map(|id| (*id, ())), |count, ()| *count += 1),
-            Some(taken) => {
-                self.0.update(taken.set_indices().map(|row| (ids[row], ())), |count, ()| *count += 1);
-            }
-        }
+        let taken = taken(args.first().ok_or_else(misfit)?, filter);
+        self.0.visit(ids, taken.as_ref(), |count| *count += 1);
         Ok(())
     }
 
@@ -35,8 +31,7 @@ impl GroupStates for Counts {
         let counts = states.first().and_then(|state| state.as_primitive_opt::<Int64Type>());
         let counts = counts.filter(|counts| counts.null_count() == 0).ok_or_else(misfit)?;
         self.0.grow(groups, 0);
-        let uses = ids.iter().copied().zip(counts.values().iter().copied());
-        self.0.update(uses, |count, more| *count += more);
+        self.0.update(ids, counts.values(), None, |count, more| *count += more);
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, ArrowNativeTypeOp, AsArray, BooleanArray, PrimitiveArray};
-use arrow::buffer::{NullBuffer, ScalarBuffer};
+use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Date32Type, Decimal128Type, Int8Type, Int16Type, Int32Type, Int64Type,
     TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
@@ -67,14 +67,14 @@ impl<T: ArrowPrimitiveType> Extremes<T> {
         Arc::new(PrimitiveArray::<T>::new(best, seen).with_data_type(self.data_type.clone()))
     }
 
-    fn add(&mut self, uses: impl Iterator<Item = (usize, T::Native)>) {
+    fn add(&mut self, ids: &[usize], values: &[T::Native], taken: Option<&BooleanBuffer>) {
         match self.is_max {
-            true => self.best.update(uses, |best, value| {
+            true => self.best.update(ids, values, taken, |best, value| {
                 if value.is_gt(*best) {
                     *best = value;
                 }
             }),
-            false => self.best.update(uses, |best, value| {
+            false => self.best.update(ids, values, taken, |best, value| {
                 if value.is_lt(*best) {
                     *best = value;
                 }
@@ -97,10 +97,7 @@ impl<T: ArrowPrimitiveType> GroupStates for Extremes<T> {
         let worst = if self.is_max { T::Native::MIN_TOTAL_ORDER } else { T::Native::MAX_TOTAL_ORDER };
         self.best.grow(groups, worst);
         self.seen.note(ids, taken.as_ref(), before, groups);
-        match &taken {
-            None => self.add(ids.iter().copied().zip(values.iter().copied())),
-            Some(taken) => self.add(taken.set_indices().map(|row| (ids[row], values[row]))),
-        }
+        self.add(ids, values, taken.as_ref());
         Ok(())
     }
 

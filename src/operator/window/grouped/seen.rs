@@ -26,12 +26,7 @@ impl Seen {
             seen
         });
         seen.grow(groups, 0);
-        match taken {
-            None => seen.update(ids.iter().map(|id| (*id, ())), |seen, ()| *seen = 1),
-            Some(taken) => {
-                seen.update(taken.set_indices().map(|row| (ids[row], ())), |seen, ()| *seen = 1);
-            }
-        }
+        seen.visit(ids, taken, |seen| *seen = 1);
     }
 
     /// Takes what is known, for all groups.

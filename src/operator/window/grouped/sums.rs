@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Int64Array, PrimitiveArray};
-use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
-use arrow::datatypes::{
-    ArrowNativeType, ArrowPrimitiveType, DataType, Decimal128Type, Int64Type, UInt64Type,
-};
+use arrow::buffer::{NullBuffer, ScalarBuffer};
+use arrow::datatypes::{ArrowPrimitiveType, DataType, Decimal128Type, Int64Type, UInt64Type};
 
 use super::super::recipe::Call;
 use super::seen::Seen;
@@ -52,13 +50,9 @@ impl Sums {
         let values = values.as_primitive::<T>().values();
         self.grow(groups);
         self.seen.note(ids, taken.as_ref(), before, groups);
-        add(&mut self.sums, ids, values, taken.as_ref(), |sum, value| *sum += value.into());
-        let Some(counts) = &mut self.counts else { return };
-        match &taken {
-            None => counts.update(ids.iter().map(|id| (*id, ())), |count, ()| *count += 1),
-            Some(taken) => {
-                counts.update(taken.set_indices().map(|row| (ids[row], ())), |count, ()| *count += 1);
-            }
+        self.sums.update(ids, values, taken.as_ref(), |sum, value| *sum += value.into());
+        if let Some(counts) = &mut self.counts {
+            counts.visit(ids, taken.as_ref(), |count| *count += 1);
         }
     }
 }
@@ -86,11 +80,11 @@ impl GroupStates for Sums {
         let (taken, before) = (taken(state, None), self.sums.len());
         self.grow(groups);
         self.seen.note(ids, taken.as_ref(), before, groups);
-        add(&mut self.sums, ids, sums, taken.as_ref(), |sum, more| *sum += more);
+        self.sums.update(ids, sums, taken.as_ref(), |sum, more| *sum += more);
         let Some(counts) = &mut self.counts else { return Ok(()) };
         let more = states.get(1).and_then(|state| state.as_primitive_opt::<Int64Type>());
         let more = more.ok_or_else(misfit)?.values();
-        add(counts, ids, more, taken.as_ref(), |count, more| *count += more);
+        counts.update(ids, more, taken.as_ref(), |count, more| *count += more);
         Ok(())
     }
 
@@ -117,20 +111,6 @@ impl GroupStates for Sums {
 
     fn size(&self) -> usize {
         self.sums.size() + self.counts.as_ref().map_or(0, Column::size) + self.seen.size()
-    }
-}
-
-/// Adds the values of the rows that are taken.
-fn add<T: ArrowNativeType, V: Copy>(
-    column: &mut Column<T>,
-    ids: &[usize],
-    values: &[V],
-    taken: Option<&BooleanBuffer>,
-    add: impl Fn(&mut T, V),
-) {
-    match taken {
-        None => column.update(ids.iter().copied().zip(values.iter().copied()), add),
-        Some(taken) => column.update(taken.set_indices().map(|row| (ids[row], values[row])), add),
     }
 }
 
