@@ -59,7 +59,7 @@ use crate::sql::{self, Statement};
 
 pub use bind::sql_type_name;
 #[cfg(feature = "runtime")]
-pub(crate) use function::{ExactSum, Finish, Finished, is_registered};
+pub(crate) use function::{ExactSum, Finish, Finished, finished_sums, is_registered};
 #[cfg(feature = "runtime")]
 pub(crate) use guarantee::guarantee;
 pub use guarantee::{Guarantee, GuaranteeLevel};

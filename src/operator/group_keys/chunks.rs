@@ -5,7 +5,7 @@ use std::mem;
 use arrow::buffer::ScalarBuffer;
 
 /// Numbers of a chunk.
-const CHUNK: usize = 1 << 16;
+pub(in crate::operator) const CHUNK: usize = 1 << 16;
 
 /// Whole chunks do not change any more, so they are handed on as they are; nothing is copied when the list grows beyond
 /// one.

@@ -18,6 +18,7 @@ use arrow::datatypes::{DataType, Schema};
 
 use crate::error::Error;
 
+pub(super) use chunks::CHUNK;
 pub(super) use fixed::{PackedKey, Packing, bits, column as fixed_column, width as fixed_width};
 
 /// The keys of groups, numbered from 0 as they are first seen.
@@ -40,7 +41,7 @@ pub(super) trait GroupKeys: Send {
     /// An internal error if the keys can't be decoded.
     fn columns(&self) -> Result<Vec<ArrayRef>, Error>;
 
-    /// As `columns`, in pieces of some groups each, one piece at least. What does not change any more is shared, not
+    /// As `columns`, in pieces of a chunk of groups each or all in one, one piece at least. What does not change any more is shared, not
     /// copied.
     ///
     /// # Errors

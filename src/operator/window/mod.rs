@@ -16,6 +16,7 @@
 //! Invariant: which rows a window counts is decided when the row comes, from its running watermark.
 
 mod assigner;
+mod grouped;
 mod kept;
 mod key_filter;
 mod live;

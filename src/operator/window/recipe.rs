@@ -12,6 +12,7 @@ use datafusion_functions_aggregate_common::aggregate::groups_accumulator::Groups
 use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion_physical_expr::expressions::{Column, Literal};
 
+use super::grouped::Form;
 use super::steady::{Steady, is_unsteady};
 use crate::error::Error;
 use crate::operator::BATCH_ROWS;
@@ -44,6 +45,7 @@ pub(super) struct Call {
     /// Of its arguments, where rows are given by so many at a time.
     steady: Option<Arc<[DataType]>>,
     is_native: bool,
+    pub(super) form: Form,
     pub(super) state_columns: usize,
 }
 
@@ -92,7 +94,8 @@ impl Call {
             let many = piece.min(groups - from);
             ids.truncate(many);
             let state: Vec<ArrayRef> = state.iter().map(|column| column.slice(from, many)).collect();
-            accumulator.merge_batch(&state, &ids, groups).map_err(failure)?;
+            // It takes a group that was not among those of a piece for one that had a value in it.
+            accumulator.merge_batch(&state, &ids, from + many).map_err(failure)?;
         }
         Ok(accumulator)
     }
@@ -171,7 +174,8 @@ impl Recipe {
                 let is_native = function.groups_accumulator_supported();
                 let mut state_columns = function.state_fields().map_err(failure)?.len();
                 let filter = call.filter.clone();
-                let mut call = Call { function, args, filter, steady: None, is_native, state_columns };
+                let form = Form::of(&function)?;
+                let mut call = Call { function, args, filter, steady: None, is_native, form, state_columns };
                 if !is_native && is_unsteady(call.function.fun()) {
                     call.steady = Some(call.arg_types(input)?.into());
                     state_columns =

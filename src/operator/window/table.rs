@@ -1,24 +1,24 @@
-//! Groups and their accumulators: a key table of one slice or window, and its sealed form.
+//! Groups and their states: a key table of one slice or window, and its sealed form.
 
 use arrow::array::{Array, ArrayRef, UInt32Array};
 use arrow::buffer::ScalarBuffer;
 use arrow::compute::take;
-use datafusion_expr::{EmitTo, GroupsAccumulator};
 
+use super::grouped::{Column, GroupStates, results_of};
 use super::key_filter;
 use super::recipe::{Recipe, Rows};
 use crate::error::Error;
 use crate::operator::KeyFilter;
-use crate::operator::evaluate::{arrow_failure, failure};
-use crate::operator::group_keys::{GroupKeys, group_keys};
+use crate::operator::evaluate::arrow_failure;
+use crate::operator::group_keys::{CHUNK, GroupKeys, group_keys};
 
 /// The groups of one slice or window. Used until its result or state is taken, then thrown away.
 pub(super) struct Table {
     /// `None`: one group without a key.
     groups: Option<Box<dyn GroupKeys>>,
-    accumulators: Vec<Box<dyn GroupsAccumulator>>,
+    states: Vec<Box<dyn GroupStates>>,
     /// For each group when its first row arrived; `None` if groups are numbered in that order.
-    first_rows: Option<Vec<u64>>,
+    first_rows: Option<Column<u64>>,
     /// Rows that it took; of merged states none.
     rows: u64,
 }
@@ -46,9 +46,8 @@ impl Table {
         } else {
             Some(group_keys(&recipe.group_schema)?)
         };
-        let accumulators =
-            recipe.calls.iter().map(super::recipe::Call::accumulator).collect::<Result<_, _>>()?;
-        Ok(Self { groups, accumulators, first_rows: ranked.then(Vec::new), rows: 0 })
+        let states = recipe.calls.iter().map(|call| call.form.states(call)).collect::<Result<_, _>>()?;
+        Ok(Self { groups, states, first_rows: ranked.then(Column::default), rows: 0 })
     }
 
     /// Number of groups.
@@ -79,13 +78,14 @@ impl Table {
     /// Memory in bytes, estimated.
     pub(super) fn size(&self) -> usize {
         let groups = self.groups.as_ref().map_or(0, |groups| groups.size());
-        groups + self.accumulators.iter().map(|accumulator| accumulator.size()).sum::<usize>()
+        let first_rows = self.first_rows.as_ref().map_or(0, Column::size);
+        groups + first_rows + self.states.iter().map(|states| states.size()).sum::<usize>()
     }
 
     /// Adds rows. `ids` is scratch space.
     ///
     /// # Errors
-    /// `R002` if an accumulator fails: a sum that does not fit its type.
+    /// `R002` if an aggregate fails on a row.
     pub(super) fn update(&mut self, recipe: &Recipe, rows: &Rows, ids: &mut Vec<usize>) -> Result<(), Error> {
         if rows.len == 0 {
             return Ok(());
@@ -137,8 +137,8 @@ impl Table {
 
     fn accumulate(&mut self, rows: &Rows, ids: &[usize]) -> Result<(), Error> {
         let groups = self.len();
-        for ((accumulator, args), filter) in self.accumulators.iter_mut().zip(&rows.args).zip(&rows.filters) {
-            accumulator.update_batch(args, ids, filter.as_ref(), groups).map_err(failure)?;
+        for ((states, args), filter) in self.states.iter_mut().zip(&rows.args).zip(&rows.filters) {
+            states.update(args, ids, filter.as_ref(), groups)?;
         }
         Ok(())
     }
@@ -146,7 +146,7 @@ impl Table {
     /// Adds sealed groups.
     ///
     /// # Errors
-    /// `R002` if an accumulator fails: a sum that does not fit its type.
+    /// `R002` if an aggregate fails on a state.
     pub(super) fn merge(&mut self, sealed: &Sealed, ids: &mut Vec<usize>) -> Result<(), Error> {
         if sealed.groups == 0 {
             return Ok(());
@@ -154,70 +154,71 @@ impl Table {
         self.intern(&sealed.keys, sealed.groups, ids)?;
         let groups = self.len();
         if let Some(first_rows) = &mut self.first_rows {
-            first_rows.resize(groups, u64::MAX);
-            for (id, first_row) in ids.iter().zip(sealed.first_rows.iter()) {
-                first_rows[*id] = first_rows[*id].min(*first_row);
-            }
+            first_rows.grow(groups, u64::MAX);
+            first_rows
+                .update(ids, &sealed.first_rows, None, |known, first_row| *known = first_row.min(*known));
         }
-        for (accumulator, state) in self.accumulators.iter_mut().zip(&sealed.states) {
-            accumulator.merge_batch(state, ids, groups).map_err(failure)?;
+        for (states, more) in self.states.iter_mut().zip(&sealed.states) {
+            states.merge(more, ids, groups)?;
         }
         Ok(())
     }
 
-    /// Takes the groups and the states of their accumulators; the buffers are moved, not copied.
+    /// Takes the groups and their states; the buffers are moved where a column is one chunk.
     pub(super) fn seal(mut self) -> Result<Sealed, Error> {
         let groups = self.len();
         let keys = self.take_keys()?;
-        let states = self
-            .accumulators
-            .iter_mut()
-            .map(|accumulator| accumulator.state(EmitTo::All).map_err(failure))
-            .collect::<Result<_, _>>()?;
-        let first_rows = self.first_rows.take().unwrap_or_default().into();
+        let states = self.states.iter_mut().map(|states| states.take()).collect::<Result<_, _>>()?;
+        let first_rows = self.first_rows.as_mut().map(Column::take).unwrap_or_default();
         Ok(Sealed { groups, keys, first_rows, states })
     }
 
-    /// The same as [`Table::seal`] of a table that goes on, in pieces. What has to be copied are the accumulators, and
-    /// when the groups were first seen.
+    /// The same as [`Table::seal`] of a table that goes on, in pieces of a chunk of groups. What is copied are accumulators
+    /// of DataFusion, and keys of several columns or of text.
     pub(super) fn share(&mut self, recipe: &Recipe) -> Result<Vec<Sealed>, Error> {
         let groups = self.len();
-        let mut states = Vec::with_capacity(recipe.calls.len());
-        for (call, accumulator) in recipe.calls.iter().zip(&mut self.accumulators) {
-            // A state is given up when it is given.
-            let state = accumulator.state(EmitTo::All).map_err(failure)?;
-            *accumulator = call.accumulator_of(&state, groups)?;
-            states.push(state);
+        let calls = recipe.calls.iter().zip(&mut self.states);
+        let states = calls.map(|(call, states)| states.share(call, groups));
+        let states = states.collect::<Result<Vec<_>, _>>()?;
+        let first_rows = self.first_rows.as_mut().map(Column::share).unwrap_or_default();
+        let keys = match &self.groups {
+            Some(keys) => keys.pieces()?,
+            None => vec![Vec::new()],
+        };
+        let (mut pieces, mut first) = (Vec::new(), 0);
+        for keys in keys {
+            // Each begins with the first group of a chunk.
+            let end = first + keys.first().map_or(groups, |keys| keys.len());
+            let from = first;
+            loop {
+                let many = CHUNK.min(end - first);
+                pieces.push(Sealed {
+                    groups: many,
+                    keys: keys.iter().map(|keys| keys.slice(first - from, many)).collect(),
+                    first_rows: first_rows.get(first / CHUNK).cloned().unwrap_or_default(),
+                    states: states.iter().map(|states| states.piece(first, many)).collect(),
+                });
+                first += many;
+                if first == end {
+                    break;
+                }
+            }
         }
-        let whole = Sealed {
-            groups,
-            keys: Vec::new(),
-            first_rows: self.first_rows.clone().unwrap_or_default().into(),
-            states,
-        };
-        let Some(keys) = &self.groups else { return Ok(vec![whole]) };
-        let mut from = 0;
-        let piece = |keys: Vec<ArrayRef>| {
-            let groups = keys.first().map_or(0, |keys| keys.len());
-            let piece = Sealed { keys, ..whole.slice(from, groups) };
-            from += groups;
-            piece
-        };
-        Ok(keys.pieces()?.into_iter().map(piece).collect())
+        Ok(pieces)
     }
 
     /// Takes the results.
     ///
     /// # Errors
-    /// `R002` if an accumulator fails: a result that does not fit its type.
+    /// `R002` if a result does not fit its type.
     pub(super) fn results(mut self) -> Result<Results, Error> {
         let groups = self.len();
         let mut columns = self.take_keys()?;
-        for accumulator in &mut self.accumulators {
-            columns.push(accumulator.evaluate(EmitTo::All).map_err(failure)?);
+        for states in &mut self.states {
+            columns.push(states.results()?);
         }
-        let Some(first_rows) = &self.first_rows else { return Ok((groups, columns)) };
-        Ok((groups, in_order(columns, first_rows)?))
+        let Some(first_rows) = &mut self.first_rows else { return Ok((groups, columns)) };
+        Ok((groups, in_order(columns, &first_rows.take())?))
     }
 
     fn take_keys(&mut self) -> Result<Vec<ArrayRef>, Error> {
@@ -226,26 +227,11 @@ impl Table {
 }
 
 impl Sealed {
-    /// Some of the groups.
-    fn slice(&self, from: usize, groups: usize) -> Self {
-        let slice = |column: &ArrayRef| column.slice(from, groups);
-        Self {
-            groups,
-            keys: self.keys.iter().map(slice).collect(),
-            first_rows: match self.first_rows.is_empty() {
-                true => ScalarBuffer::default(),
-                false => self.first_rows.slice(from, groups),
-            },
-            states: self.states.iter().map(|state| state.iter().map(slice).collect()).collect(),
-        }
-    }
-
     /// The results of the groups, which stay as they are.
     pub(super) fn results(&self, recipe: &Recipe) -> Result<Results, Error> {
         let mut columns = self.keys.clone();
         for (call, state) in recipe.calls.iter().zip(&self.states) {
-            let mut accumulator = call.accumulator_of(state, self.groups)?;
-            columns.push(accumulator.evaluate(EmitTo::All).map_err(failure)?);
+            columns.push(results_of(call, state, self.groups)?);
         }
         Ok((self.groups, in_order(columns, &self.first_rows)?))
     }

@@ -27,7 +27,7 @@ use datafusion_expr::{AggregateUDF, Expr, ScalarUDF, WindowUDF, cast};
 
 pub(in crate::plan) use aggregate::single_value;
 #[cfg(feature = "runtime")]
-pub(crate) use aggregate::{ExactSum, Finish, Finished};
+pub(crate) use aggregate::{ExactSum, Finish, Finished, finished_sums};
 pub(in crate::plan) use registered::Registered;
 pub(crate) use registered::is_registered;
 pub(crate) use rewrite::rewrite_expr;

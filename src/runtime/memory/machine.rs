@@ -1,4 +1,4 @@
-//! How much memory there is: of the machine, or of the control group that the process is in.
+//! How much memory there is, of the machine or of the control group that the process is in, and how much the process has.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,9 +12,19 @@ pub fn memory() -> Option<u64> {
     limits.chain(machine).min()
 }
 
+/// Bytes of memory that the process has; `None`: this system does not tell.
+pub(super) fn resident() -> Option<u64> {
+    kibibytes(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
+}
+
 /// What `/proc/meminfo` says of the whole machine.
 fn total(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    kibibytes(text, "MemTotal:")
+}
+
+/// The bytes in a line of so many kB that begins like this.
+fn kibibytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kibibytes.checked_mul(1 << 10)
 }
@@ -54,7 +64,10 @@ mod tests {
         assert_eq!(total(text), Some(24_585_028 * 1_024));
         assert_eq!(total("MemFree: 5 kB\n"), None);
         #[cfg(target_os = "linux")]
-        assert!(memory().is_some_and(|bytes| bytes > 1 << 20));
+        {
+            let resident = resident().unwrap();
+            assert!(resident > 1 << 20 && memory().unwrap() > resident);
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 mod machine;
 mod spill;
+mod threshold;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use self::spill::{FileStore, SpillFolder};
+use self::threshold::Threshold;
 use super::channel::lock;
 use crate::error::{Error, code};
 use crate::operator::{Operator, StateSize};
@@ -27,6 +29,7 @@ const MOST_ROWS: u64 = 65_536;
 #[derive(Debug, Default)]
 pub struct StateMemory {
     bytes: AtomicU64,
+    threshold: Threshold,
     shares: Mutex<Shares>,
 }
 
@@ -73,6 +76,15 @@ impl StateMemory {
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
+
+    /// Whether state is to be put away to stay below a limit.
+    fn is_to_spill(&self, limit: u64) -> bool {
+        let bytes = self.bytes();
+        if bytes > limit / 2 {
+            self.threshold.adapt(limit, machine::resident);
+        }
+        bytes > self.threshold.of(limit)
+    }
 }
 
 /// The limit as the operators of one job have it.
@@ -86,6 +98,7 @@ pub(super) struct JobMemory {
 impl JobMemory {
     pub(super) fn new(limit: &MemoryLimit) -> Self {
         let job = lock(&limit.memory.shares).next;
+        limit.memory.threshold.begin(machine::resident);
         Self { limit: limit.clone(), job, folder: SpillFolder::new(limit.folder.clone()) }
     }
 }
@@ -137,7 +150,7 @@ impl Share {
         }
         self.told.is_stuck = false;
         self.tell(size, rows_in);
-        match self.limit.memory.bytes() > spills_at(limit) {
+        match self.limit.memory.is_to_spill(limit) {
             true => self.keep_to(limit, operator),
             false => Ok(()),
         }
@@ -148,7 +161,7 @@ impl Share {
     /// # Errors
     /// As [`Share::watch`].
     pub(super) fn watch_idle(&mut self, operator: &mut dyn Operator) -> Result<(), Error> {
-        if self.limit.bytes.is_none_or(|limit| self.limit.memory.bytes() <= spills_at(limit)) {
+        if self.limit.bytes.is_none_or(|limit| !self.limit.memory.is_to_spill(limit)) {
             return Ok(());
         }
         let size = operator.state();
@@ -166,7 +179,8 @@ impl Share {
 
     fn keep_to(&mut self, limit: u64, operator: &mut dyn Operator) -> Result<(), Error> {
         // A little more, so that it is not asked again at once.
-        let wanted = self.limit.memory.bytes().saturating_sub(spills_at(limit)).saturating_add(limit / 8);
+        let memory = &self.limit.memory;
+        let wanted = memory.bytes().saturating_sub(memory.threshold.of(limit)).saturating_add(limit / 8);
         let given_up = operator.spill(usize::try_from(wanted).unwrap_or(usize::MAX - 1), &self.store)?;
         let size = if given_up > 0 { operator.state() } else { self.told.size };
         self.told.is_stuck = true;
@@ -219,11 +233,6 @@ impl Drop for Share {
         memory.bytes.fetch_sub(self.told.size.bytes as u64, Ordering::Relaxed);
         lock(&memory.shares).of.remove(&self.number);
     }
-}
-
-/// Bytes at which state is put away: operators tell what they use, and the allocator needs more than that.
-fn spills_at(limit: u64) -> u64 {
-    limit - limit / 6
 }
 
 /// Bytes as people write them: `512 MB`, by 1,024s.

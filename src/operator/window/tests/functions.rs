@@ -15,7 +15,7 @@ use datafusion_functions_aggregate::sum::sum_udaf;
 use datafusion_physical_expr::aggregate::AggregateExprBuilder;
 use datafusion_physical_expr::expressions::{BinaryExpr, CastExpr, lit};
 
-use super::{assign, call, call_over, node, run_node, run_two_phase};
+use super::{assign, call, call_over, filtered, node, run_node, run_two_phase};
 use crate::operator::testing::{MS, Row, column, input};
 use crate::plan::{AggregateCall, ExprRef, WindowKind};
 
@@ -103,4 +103,18 @@ fn a_deviation_is_the_same_for_any_cut() {
     for cut in [1, 3] {
         assert_eq!(run_node(&node, &rows, 9, cut), whole);
     }
+}
+
+#[test]
+fn a_group_without_a_value_has_none_among_many_groups() {
+    // Enough that sealed states are taken up in several pieces; the filter keeps what is above 2.
+    let rows: Vec<Row> = (0..20_000).map(|row| (Some(0), None, Some(19_999 - row))).collect();
+    let calls = [max_udaf(), min_udaf(), sum_udaf()].map(|function| filtered(call(function, "value")));
+    let kind = WindowKind::Cumulate { step_us: 5 * MS, size_us: 10 * MS };
+    let (given, _) = run_node(&node(assign(kind, 0), vec![column(2)], calls.to_vec()), &rows, 0, 20_000);
+    let groups: Vec<&str> = given.iter().map(|line| line.splitn(4, ',').nth(3).unwrap()).collect();
+    let value =
+        |key: i64| if key > 2 { format!("{key},{key},{key},{key}") } else { format!("{key},NULL,NULL,NULL") };
+    let expected: Vec<String> = (0..2).flat_map(|_| (0..20_000).rev().map(value)).collect();
+    assert_eq!(groups, expected);
 }

@@ -94,7 +94,7 @@ pub(super) fn ordered_calls() -> Vec<AggregateCall> {
     calls
 }
 
-fn assign(kind: WindowKind, offset_us: i64) -> WindowSource {
+pub(super) fn assign(kind: WindowKind, offset_us: i64) -> WindowSource {
     let window = WindowSpec { kind, offset_us, zone: None, unit: TimeUnit::Millisecond };
     WindowSource::Assign { time: 0, window }
 }

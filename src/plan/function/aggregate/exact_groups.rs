@@ -119,15 +119,7 @@ where
         let carry = take_used(emit_to, &mut self.carry);
         let counts = take_used(emit_to, &mut self.counts);
         let nulls = self.seen.build(emit_to);
-        let finish = self.finish;
-        let finished = (0..low.len()).map(|group| {
-            if nulls.as_ref().is_some_and(|nulls| nulls.is_null(group)) {
-                return Ok(None);
-            }
-            let sum = ExactSum { low: low[group], carry: carry.get(group).copied().unwrap_or(0) };
-            finish.finish(sum, counts.get(group).copied().unwrap_or(1)).map(Some)
-        });
-        array(finish, finished, nulls.clone(), low.len())
+        finished_sums(self.finish, &low, &carry, &counts, nulls)
     }
 
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
@@ -235,6 +227,28 @@ fn state_columns(finish: Finish, values: &[ArrayRef]) -> Result<StateColumns<'_>
         carry: finish.is_wide().then(|| values[1].as_primitive::<Int64Type>()),
         counts: finish.is_avg().then(|| values[counts_at].as_primitive::<Int64Type>()),
     })
+}
+
+/// The results of sums, by group. `carry`: empty unless they are wide; `counts`: unless it is AVG; `nulls`: groups
+/// without a value.
+///
+/// # Errors
+/// If a result does not fit its type.
+pub(crate) fn finished_sums(
+    finish: Finish,
+    low: &[i128],
+    carry: &[i64],
+    counts: &[i64],
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef> {
+    let finished = (0..low.len()).map(|group| {
+        if nulls.as_ref().is_some_and(|nulls| nulls.is_null(group)) {
+            return Ok(None);
+        }
+        let sum = ExactSum { low: low[group], carry: carry.get(group).copied().unwrap_or(0) };
+        finish.finish(sum, counts.get(group).copied().unwrap_or(1)).map(Some)
+    });
+    array(finish, finished, nulls.clone(), low.len())
 }
 
 /// The results as an array of the result's type.

@@ -134,7 +134,7 @@ impl Finish {
     }
 
     /// Whether the number of rows is needed.
-    pub(super) fn is_avg(self) -> bool {
+    pub(crate) fn is_avg(self) -> bool {
         matches!(self, Self::AvgInteger | Self::AvgDecimal { .. })
     }
 

@@ -65,6 +65,8 @@ pub(super) fn all() -> Vec<(&'static str, Arc<AggregateUDF>)> {
 }
 
 #[cfg(feature = "runtime")]
+pub(crate) use exact_groups::finished_sums;
+#[cfg(feature = "runtime")]
 pub(crate) use exact_sum::{ExactSum, Finish, Finished};
 
 pub(super) use arrival::{FIRST_RESPECTING_NULLS, LAST_RESPECTING_NULLS};
