@@ -30,9 +30,30 @@ pub(super) struct Matcher {
 pub(super) struct Pairs {
     pub(super) first: Vec<u32>,
     pub(super) second: Vec<u32>,
-    /// For each row whether it is in a pair.
+    /// For each row of the first whether it is in a pair.
     pub(super) first_met: Vec<bool>,
-    pub(super) second_met: Vec<bool>,
+}
+
+/// Rows of the second input that those of the first are looked up in.
+pub(super) struct Built {
+    rows: RecordBatch,
+    /// For each row whether it is in a pair.
+    pub(super) met: Vec<bool>,
+    /// Their keys, and which rows have which; `None`: there are no keys.
+    keys: Option<BuiltKeys>,
+}
+
+/// Rows of one key are a chain: the table has its head, each row the one after it.
+struct BuiltKeys {
+    keys: Rows,
+    heads: HashTable<u32>,
+    next: Vec<u32>,
+}
+
+impl Built {
+    pub(super) fn rows(&self) -> &RecordBatch {
+        &self.rows
+    }
 }
 
 /// No row of a chain follows.
@@ -60,55 +81,22 @@ impl Matcher {
         })
     }
 
-    /// The pairs, in the order of the rows of `first`, then of `second`.
-    pub(super) fn pairs(&self, first: &RecordBatch, second: &RecordBatch) -> Result<Pairs, Error> {
-        let mut pairs = Pairs {
-            first_met: vec![false; first.num_rows()],
-            second_met: vec![false; second.num_rows()],
-            ..Pairs::default()
-        };
-        let mut found = Found { first: Vec::new(), second: Vec::new() };
-        match &self.converter {
-            None => {
-                for row in 0..first.num_rows() as u32 {
-                    for other in 0..second.num_rows() as u32 {
-                        found.add(row, other);
-                        if found.first.len() >= BATCH_ROWS {
-                            self.keep(&mut found, first, second, &mut pairs)?;
-                        }
-                    }
-                }
-            }
-            Some(converter) => self.probe(converter, first, second, &mut found, &mut pairs)?,
-        }
-        self.keep(&mut found, first, second, &mut pairs)?;
-        Ok(pairs)
-    }
-
-    fn probe(
-        &self,
-        converter: &RowConverter,
-        first: &RecordBatch,
-        second: &RecordBatch,
-        found: &mut Found,
-        pairs: &mut Pairs,
-    ) -> Result<(), Error> {
-        use std::hash::BuildHasher;
-        let (probes, probe_nulls) = self.key_rows(converter, first, 0)?;
-        let (built, built_nulls) = self.key_rows(converter, second, 1)?;
-        // Rows of one key are a chain: the table has its head, each row the one after it.
-        let mut heads: HashTable<u32> = HashTable::with_capacity(built.num_rows());
-        let mut next = vec![END; built.num_rows()];
-        let hash = |rows: &Rows, row: u32| self.hasher.hash_one(rows.row(row as usize).data());
-        for row in (0..built.num_rows() as u32).rev() {
-            if built_nulls[row as usize] {
+    /// Makes rows of the second input ready.
+    pub(super) fn build(&self, rows: RecordBatch) -> Result<Built, Error> {
+        let met = vec![false; rows.num_rows()];
+        let Some(converter) = &self.converter else { return Ok(Built { rows, met, keys: None }) };
+        let (keys, nulls) = self.key_rows(converter, &rows, 1)?;
+        let mut heads: HashTable<u32> = HashTable::with_capacity(keys.num_rows());
+        let mut next = vec![END; keys.num_rows()];
+        for row in (0..keys.num_rows() as u32).rev() {
+            if nulls[row as usize] {
                 continue;
             }
-            let key = built.row(row as usize);
+            let key = keys.row(row as usize);
             let entry = heads.entry(
-                hash(&built, row),
-                |other| built.row(*other as usize) == key,
-                |other| hash(&built, *other),
+                self.hash(&keys, row),
+                |other| keys.row(*other as usize) == key,
+                |other| self.hash(&keys, *other),
             );
             match entry {
                 hashbrown::hash_table::Entry::Occupied(mut head) => {
@@ -120,22 +108,53 @@ impl Matcher {
                 }
             }
         }
-        for row in 0..probes.num_rows() as u32 {
-            if probe_nulls[row as usize] {
-                continue;
+        Ok(Built { rows, met, keys: Some(BuiltKeys { keys, heads, next }) })
+    }
+
+    /// The pairs of rows of the first input, in their order, then of those of the second.
+    pub(super) fn pairs(&self, first: &RecordBatch, second: &mut Built) -> Result<Pairs, Error> {
+        let mut pairs = Pairs { first_met: vec![false; first.num_rows()], ..Pairs::default() };
+        let mut found = Found { first: Vec::new(), second: Vec::new() };
+        let Built { rows: others, met, keys } = second;
+        let mut add = |row: u32, other: u32, found: &mut Found| {
+            found.add(row, other);
+            match found.first.len() >= BATCH_ROWS {
+                true => self.keep(found, first, others, met, &mut pairs),
+                false => Ok(()),
             }
-            let key = probes.row(row as usize);
-            let head = heads.find(hash(&probes, row), |other| built.row(*other as usize) == key);
-            let mut other = head.copied().unwrap_or(END);
-            while other != END {
-                found.add(row, other);
-                if found.first.len() >= BATCH_ROWS {
-                    self.keep(found, first, second, pairs)?;
+        };
+        match (&self.converter, keys) {
+            (Some(converter), Some(built)) => {
+                let (probes, nulls) = self.key_rows(converter, first, 0)?;
+                for row in 0..probes.num_rows() as u32 {
+                    if nulls[row as usize] {
+                        continue;
+                    }
+                    let key = probes.row(row as usize);
+                    let hash = self.hash(&probes, row);
+                    let head = built.heads.find(hash, |other| built.keys.row(*other as usize) == key);
+                    let mut other = head.copied().unwrap_or(END);
+                    while other != END {
+                        add(row, other, &mut found)?;
+                        other = built.next[other as usize];
+                    }
                 }
-                other = next[other as usize];
+            }
+            _ => {
+                for row in 0..first.num_rows() as u32 {
+                    for other in 0..others.num_rows() as u32 {
+                        add(row, other, &mut found)?;
+                    }
+                }
             }
         }
-        Ok(())
+        self.keep(&mut found, first, others, met, &mut pairs)?;
+        Ok(pairs)
+    }
+
+    fn hash(&self, keys: &Rows, row: u32) -> u64 {
+        use std::hash::BuildHasher;
+        self.hasher.hash_one(keys.row(row as usize).data())
     }
 
     /// The keys of an input's rows, and which of them are equal to none.
@@ -164,6 +183,7 @@ impl Matcher {
         found: &mut Found,
         first: &RecordBatch,
         second: &RecordBatch,
+        second_met: &mut [bool],
         pairs: &mut Pairs,
     ) -> Result<(), Error> {
         let (rows, others) = (std::mem::take(&mut found.first), std::mem::take(&mut found.second));
@@ -177,7 +197,7 @@ impl Matcher {
         for (place, (row, other)) in rows.into_iter().zip(others).enumerate() {
             if met.as_ref().is_none_or(|met| met.value(place)) {
                 pairs.first_met[row as usize] = true;
-                pairs.second_met[other as usize] = true;
+                second_met[other as usize] = true;
                 pairs.first.push(row);
                 pairs.second.push(other);
             }

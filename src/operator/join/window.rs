@@ -1,5 +1,6 @@
 //! Rows of two inputs that are in the same window.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,9 +15,11 @@ use super::matching::{Matcher, Pairs, beside, chosen};
 use crate::error::Error;
 use crate::operator::evaluate::arrow_failure;
 use crate::operator::late::{LateRows, Missed, Rejected};
-use crate::operator::store::{hand_on, take_up};
+use crate::operator::store::{PutAway, SMALLEST_PART, hand_on, take_up};
 use crate::operator::window::WindowAssigner;
-use crate::operator::{BATCH_ROWS, Operator, Output, RowCounts, StateReader, StateSize, StateWriter};
+use crate::operator::{
+    BATCH_ROWS, Operator, Output, RowCounts, SpillStore, StateReader, StateSize, StateWriter,
+};
 use crate::plan::{JoinKind, WindowBounds, WindowJoinNode};
 use crate::stream::{StreamBatch, Watermark, event_times};
 
@@ -43,8 +46,15 @@ pub(in crate::operator) struct WindowJoin {
 
 #[derive(Default)]
 struct OpenWindow {
-    rows: [Vec<RecordBatch>; 2],
+    buffers: [Buffer; 2],
     arrived: Option<Instant>,
+}
+
+/// The rows of an input in a window, as they came: first those that were put away.
+#[derive(Default)]
+struct Buffer {
+    away: Vec<PutAway>,
+    here: Vec<RecordBatch>,
 }
 
 /// The window of all rows where there are none.
@@ -52,7 +62,40 @@ const WITHOUT: (i64, i64) = (i64::MAX, 0);
 
 impl OpenWindow {
     fn num_rows(&self) -> usize {
-        self.rows.iter().flatten().map(RecordBatch::num_rows).sum()
+        let away = self.buffers.iter().flat_map(|buffer| &buffer.away).map(|away| away.count);
+        away.chain(self.here().map(RecordBatch::num_rows)).sum()
+    }
+
+    /// Batches that are in memory.
+    fn here(&self) -> impl Iterator<Item = &RecordBatch> {
+        self.buffers.iter().flat_map(|buffer| &buffer.here)
+    }
+
+    /// Memory in bytes, estimated.
+    fn size(&self) -> usize {
+        self.here().map(RecordBatch::get_array_memory_size).sum()
+    }
+}
+
+impl Buffer {
+    /// All rows, in pieces: those in memory are one.
+    fn pieces(&self, schema: &SchemaRef) -> impl Iterator<Item = Result<RecordBatch, Error>> {
+        let away = self.away.iter().flat_map(|away| match away.pieces() {
+            Ok(pieces) => pieces,
+            Err(error) => Box::new(std::iter::once(Err(error))),
+        });
+        let here = (!self.here.is_empty())
+            .then(|| concat_batches(schema, &self.here).map_err(|error| arrow_failure(&error)));
+        away.chain(here)
+    }
+
+    /// Puts the rows that are in memory away.
+    fn put_away(&mut self, schema: &SchemaRef, store: &dyn SpillStore) -> Result<(), Error> {
+        if !self.here.is_empty() {
+            self.away.push(PutAway::new(schema, self.here.iter(), store)?);
+            self.here.clear();
+        }
+        Ok(())
     }
 }
 
@@ -159,7 +202,7 @@ impl WindowJoin {
         };
         let open = self.open.entry(window).or_default();
         open.arrived = open.arrived.max(Some(arrived));
-        open.rows[input].push(rows);
+        open.buffers[input].here.push(rows);
         Ok(())
     }
 
@@ -184,56 +227,86 @@ impl WindowJoin {
         Ok(windows)
     }
 
+    /// Gives a window's rows. Those of the first input are read piece by piece, with those of the second in memory.
     fn close(&self, window: OpenWindow, out: &mut Output) -> Result<(), Error> {
         let Some(arrived) = window.arrived else { return Ok(()) };
-        let together = |input: usize| {
-            concat_batches(&self.inputs[input], &window.rows[input]).map_err(|error| arrow_failure(&error))
-        };
-        let (first, second) = (together(0)?, together(1)?);
-        let pairs = self.matcher.pairs(&first, &second)?;
-        self.count(&pairs, out);
+        let [first, second] = &window.buffers;
+        let rows = second.pieces(&self.inputs[1]).collect::<Result<Vec<_>, _>>()?;
+        let rows = concat_batches(&self.inputs[1], &rows).map_err(|error| arrow_failure(&error))?;
+        let mut second = self.matcher.build(rows)?;
+        let mut first_met = Vec::new();
+        for rows in first.pieces(&self.inputs[0]) {
+            let rows = rows?;
+            let pairs = self.matcher.pairs(&rows, &mut second)?;
+            self.give_piece(&rows, &pairs, second.rows(), arrived, out)?;
+            first_met.extend(pairs.first_met);
+        }
+        self.count(&first_met, &second.met, out);
+        if !self.kind.gives_pairs() {
+            return Ok(());
+        }
         let unmet = |met: &[bool]| -> Vec<u32> {
             met.iter().enumerate().filter(|(_, met)| !**met).map(|(row, _)| row as u32).collect()
         };
+        let mut give = |rows: RecordBatch| out.batch(StreamBatch::inserts(rows, arrived));
+        if self.kind.keeps_first() && first_met.contains(&false) {
+            let mut before = 0;
+            for piece in first.pieces(&self.inputs[0]) {
+                let piece = piece?;
+                let met = &first_met[before..before + piece.num_rows()];
+                before += piece.num_rows();
+                for rows in unmet(met).chunks(BATCH_ROWS) {
+                    let (rows, none) = (UInt32Array::from(rows.to_vec()), UInt32Array::new_null(rows.len()));
+                    give(beside(&piece, &rows, second.rows(), &none, &self.schema)?);
+                }
+            }
+        }
+        if self.kind.keeps_second() {
+            let nothing = RecordBatch::new_empty(Arc::clone(&self.inputs[0]));
+            for rows in unmet(&second.met).chunks(BATCH_ROWS) {
+                let (rows, none) = (UInt32Array::from(rows.to_vec()), UInt32Array::new_null(rows.len()));
+                give(beside(&nothing, &none, second.rows(), &rows, &self.schema)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives what rows of the first input come to, but for padded ones.
+    fn give_piece(
+        &self,
+        first: &RecordBatch,
+        pairs: &Pairs,
+        second: &RecordBatch,
+        arrived: Instant,
+        out: &mut Output,
+    ) -> Result<(), Error> {
         let mut give = |rows: RecordBatch| out.batch(StreamBatch::inserts(rows, arrived));
         if !self.kind.gives_pairs() {
             let wanted = self.kind == JoinKind::Semi;
             let rows = pairs.first_met.iter().enumerate().filter(|(_, met)| **met == wanted);
             let rows: Vec<u32> = rows.map(|(row, _)| row as u32).collect();
             for rows in rows.chunks(BATCH_ROWS) {
-                give(chosen(&first, &UInt32Array::from(rows.to_vec()), &self.schema)?);
+                give(chosen(first, &UInt32Array::from(rows.to_vec()), &self.schema)?);
             }
             return Ok(());
         }
         for (rows, others) in pairs.first.chunks(BATCH_ROWS).zip(pairs.second.chunks(BATCH_ROWS)) {
             let (rows, others) = (UInt32Array::from(rows.to_vec()), UInt32Array::from(others.to_vec()));
-            give(beside(&first, &rows, &second, &others, &self.schema)?);
-        }
-        if self.kind.keeps_first() {
-            for rows in unmet(&pairs.first_met).chunks(BATCH_ROWS) {
-                let (rows, none) = (UInt32Array::from(rows.to_vec()), UInt32Array::new_null(rows.len()));
-                give(beside(&first, &rows, &second, &none, &self.schema)?);
-            }
-        }
-        if self.kind.keeps_second() {
-            for rows in unmet(&pairs.second_met).chunks(BATCH_ROWS) {
-                let (rows, none) = (UInt32Array::from(rows.to_vec()), UInt32Array::new_null(rows.len()));
-                give(beside(&first, &none, &second, &rows, &self.schema)?);
-            }
+            give(beside(first, &rows, second, &others, &self.schema)?);
         }
         Ok(())
     }
 
     /// A row is used if it is in the result or decided what is: otherwise the join has removed it.
-    fn count(&self, pairs: &Pairs, out: &mut Output) {
+    fn count(&self, first_met: &[bool], second_met: &[bool], out: &mut Output) {
         let met = |met: &[bool]| met.iter().filter(|met| **met).count() as u64;
-        let (first, second) = (pairs.first_met.len() as u64, pairs.second_met.len() as u64);
+        let (first, second) = (first_met.len() as u64, second_met.len() as u64);
         let first_used = match self.kind {
             JoinKind::Left | JoinKind::Full => first,
-            JoinKind::Inner | JoinKind::Right | JoinKind::Semi => met(&pairs.first_met),
-            JoinKind::Anti => first - met(&pairs.first_met),
+            JoinKind::Inner | JoinKind::Right | JoinKind::Semi => met(first_met),
+            JoinKind::Anti => first - met(first_met),
         };
-        let second_used = if self.kind.keeps_second() { second } else { met(&pairs.second_met) };
+        let second_used = if self.kind.keeps_second() { second } else { met(second_met) };
         let all = first + second;
         out.counts.held -= all;
         out.counts.used += first_used + second_used;
@@ -277,12 +350,19 @@ impl Operator for WindowJoin {
     fn snapshot(&mut self, state: &mut StateWriter) -> Result<(), Error> {
         state.number("watermark", self.watermark);
         for (input, name) in SIDES.into_iter().enumerate() {
-            // By window, in the order of arrival.
-            let batches = self.open.values().flat_map(|window| &window.rows[input]);
-            let rows = batches.clone().enumerate();
-            let rows = rows.flat_map(|(batch, rows)| (0..rows.num_rows()).map(move |row| (batch, row)));
+            // By window, in the order of arrival; the numbers of those in memory come first.
+            let buffers = || self.open.values().map(|window| &window.buffers[input]);
+            let (here, away) =
+                (buffers().flat_map(|buffer| &buffer.here), buffers().flat_map(|buffer| &buffer.away));
+            let (mut next_here, mut next_away) = (0.., here.clone().count()..);
+            let mut batches: Vec<(usize, usize)> = Vec::new();
+            for buffer in buffers() {
+                batches.extend(next_away.by_ref().zip(buffer.away.iter().map(|away| away.count)));
+                batches.extend(next_here.by_ref().zip(buffer.here.iter().map(RecordBatch::num_rows)));
+            }
+            let rows = batches.into_iter().flat_map(|(batch, rows)| (0..rows).map(move |row| (batch, row)));
             let table = (&self.inputs[input], self.keys[input].as_slice());
-            hand_on(state, name, table, batches, rows, Vec::new())?;
+            hand_on(state, name, table, here, away, rows, Vec::new())?;
         }
         Ok(())
     }
@@ -301,14 +381,44 @@ impl Operator for WindowJoin {
         Ok(())
     }
 
+    fn next_watermark(&self) -> Option<i64> {
+        self.windows?;
+        self.open.first_key_value().map(|((end, _), _)| self.assigner.close(*end))
+    }
+
+    fn spill(&mut self, wanted: usize, store: &dyn SpillStore) -> Result<usize, Error> {
+        // The largest first, so that there are few files; last of all that which closes first.
+        let windows = self.open.iter().enumerate().filter(|(_, (_, window))| window.here().next().is_some());
+        let mut cold: Vec<(bool, Reverse<usize>, (i64, i64))> =
+            windows.map(|(place, (key, window))| (place == 0, Reverse(window.size()), *key)).collect();
+        let all: usize = cold.iter().map(|(_, size, _)| size.0).sum();
+        if wanted != usize::MAX && all < wanted / SMALLEST_PART {
+            return Ok(0);
+        }
+        cold.sort_unstable();
+        let mut given_up = 0;
+        for (_, Reverse(size), key) in cold {
+            if given_up >= wanted {
+                break;
+            }
+            let Some(window) = self.open.get_mut(&key) else { continue };
+            for (buffer, schema) in window.buffers.iter_mut().zip(&self.inputs) {
+                buffer.put_away(schema, store)?;
+            }
+            given_up += size;
+        }
+        Ok(given_up)
+    }
+
+    fn spilled(&self) -> u64 {
+        let buffers = self.open.values().flat_map(|window| &window.buffers);
+        buffers.flat_map(|buffer| &buffer.away).map(|away| away.rows.bytes()).sum()
+    }
+
     fn state(&self) -> StateSize {
         let rows = self.open.values().map(OpenWindow::num_rows).sum();
-        let batches = self.open.values().flat_map(|window| window.rows.iter().flatten());
-        StateSize {
-            windows: self.open.len(),
-            rows,
-            bytes: batches.map(RecordBatch::get_array_memory_size).sum(),
-        }
+        let bytes = self.open.values().map(OpenWindow::size).sum();
+        StateSize { windows: self.open.len(), rows, bytes }
     }
 }
 
