@@ -286,6 +286,10 @@ impl Operator for Checked {
         self.operator.next_watermark()
     }
 
+    fn next_piece(&self) -> Option<i64> {
+        self.operator.next_piece()
+    }
+
     fn is_satisfied(&self) -> bool {
         self.operator.is_satisfied()
     }

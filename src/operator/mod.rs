@@ -192,6 +192,11 @@ pub trait Operator: Send {
         None
     }
 
+    /// A watermark that lets it give no more at once than it has to, if it has put state away; `None`: any.
+    fn next_piece(&self) -> Option<i64> {
+        self.next_watermark()
+    }
+
     /// The input has ended; `Watermark::MAX` came before. Releases what is left.
     ///
     /// # Errors

@@ -31,4 +31,4 @@ pub trait Spilled: Debug + Send + Sync {
 }
 
 /// Rows that come back.
-pub type SpilledRows = Box<dyn Iterator<Item = Result<RecordBatch, Error>>>;
+pub type SpilledRows = Box<dyn Iterator<Item = Result<RecordBatch, Error>> + Send>;

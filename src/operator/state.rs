@@ -52,16 +52,20 @@ pub struct OperatorState {
 #[derive(Debug, Clone)]
 struct StateTable {
     rows: Vec<RecordBatch>,
-    /// More rows, which were put away.
-    spilled: Option<Arc<dyn Spilled>>,
+    /// More rows behind them, which were put away.
+    spilled: Vec<Arc<dyn Spilled>>,
     owner: Owner,
 }
 
 impl StateTable {
     /// All rows, batch by batch.
-    fn batches(&self) -> Result<impl Iterator<Item = Result<RecordBatch, Error>>, Error> {
-        let spilled = self.spilled.as_ref().map(|spilled| spilled.rows()).transpose()?;
-        Ok(self.rows.iter().cloned().map(Ok).chain(spilled.into_iter().flatten()))
+    fn batches(&self) -> impl Iterator<Item = Result<RecordBatch, Error>> {
+        // Opened one after another: there may be many.
+        let spilled = self.spilled.iter().flat_map(|spilled| match spilled.rows() {
+            Ok(rows) => rows,
+            Err(error) => Box::new(std::iter::once(Err(error))),
+        });
+        self.rows.iter().cloned().map(Ok).chain(spilled)
     }
 }
 
@@ -99,8 +103,18 @@ impl StateWriter {
 
     /// Keeps rows that were put away, as [`StateWriter::table`] does others. They are read when the state is written.
     pub fn spilled(&mut self, name: &str, rows: Arc<dyn Spilled>, keys: &[usize]) {
-        let table = StateTable { rows: Vec::new(), spilled: Some(rows), owner: Owner::of_keys(keys) };
-        self.put(name, table);
+        self.table_and_spilled(name, Vec::new(), vec![rows], keys);
+    }
+
+    /// Keeps rows, and behind them some that were put away.
+    pub fn table_and_spilled(
+        &mut self,
+        name: &str,
+        rows: Vec<RecordBatch>,
+        spilled: Vec<Arc<dyn Spilled>>,
+        keys: &[usize],
+    ) {
+        self.put(name, StateTable { rows, spilled, owner: Owner::of_keys(keys) });
     }
 
     /// Keeps columns as [`StateWriter::table`] does rows.
@@ -165,7 +179,7 @@ impl StateWriter {
     }
 
     fn add(&mut self, name: &str, rows: Vec<RecordBatch>, owner: Owner) {
-        self.put(name, StateTable { rows, spilled: None, owner });
+        self.put(name, StateTable { rows, spilled: Vec::new(), owner });
     }
 
     fn put(&mut self, name: &str, table: StateTable) {
@@ -419,8 +433,8 @@ fn shifted(rows: &RecordBatch, by: u32) -> Result<RecordBatch, Error> {
 }
 
 fn whole(table: &StateTable) -> Result<RecordBatch, Error> {
-    if table.spilled.is_some() {
-        let rows = table.batches()?.collect::<Result<Vec<_>, _>>()?;
+    if !table.spilled.is_empty() {
+        let rows = table.batches().collect::<Result<Vec<_>, _>>()?;
         let first = rows.first().ok_or_else(|| misfit("a table without a schema"))?;
         return concat_batches(&first.schema(), &rows).map_err(|error| Error::internal("state", error));
     }
@@ -486,7 +500,7 @@ impl OperatorState {
     /// An internal error for columns that can't be written, and where `into` takes no more.
     pub fn write(&self, into: &mut dyn Write) -> Result<(), Error> {
         for (name, table) in &self.tables {
-            let mut rows = table.batches()?.peekable();
+            let mut rows = table.batches().peekable();
             let first = match rows.peek() {
                 None => continue,
                 Some(Ok(first)) => first.schema(),
@@ -539,7 +553,7 @@ impl OperatorState {
             if rows.is_empty() {
                 rows.push(RecordBatch::new_empty(plain));
             }
-            state.tables.insert(name.to_owned(), StateTable { rows, spilled: None, owner });
+            state.tables.insert(name.to_owned(), StateTable { rows, spilled: Vec::new(), owner });
         }
     }
 }

@@ -1,28 +1,39 @@
 //! Rows that are kept one by one, though they came in batches.
 
+use std::cell::Cell;
+
 use arrow::array::ArrayRef;
 use arrow::compute::interleave_record_batch;
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 
+mod away;
 mod state;
 
+use self::away::{Batch, Source, read};
+pub(super) use self::away::{PutAway, SMALLEST_PART, put_away_of_two};
 pub(super) use self::state::{TakenUp, hand_on, shared, take_up};
 use super::evaluate::arrow_failure;
 use super::{BATCH_ROWS, StateReader, StateWriter};
 use crate::error::Error;
 
 /// Rows by the number of their slot. A batch is let go with the last of its rows; where few rows of
-/// many batches are left, they are brought together, so memory follows the rows that are kept.
+/// many batches are left, they are brought together, so memory follows the rows that are kept. Rows that were put away
+/// keep their slots; of those that are asked for the columns are read again, each time.
 pub(super) struct RowStore {
     schema: SchemaRef,
     slots: Vec<Place>,
     free_slots: Vec<u32>,
     batches: Vec<Option<Stored>>,
     free_batches: Vec<u32>,
-    /// Rows that are kept, and rows of all batches that are.
+    /// Rows that are kept.
     live: usize,
+    /// Of these, those that are put away.
+    away: usize,
+    /// Rows of all batches that are in memory.
     stored: usize,
+    /// How often rows came or were asked for.
+    uses: Cell<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -33,8 +44,10 @@ struct Place {
 }
 
 struct Stored {
-    rows: RecordBatch,
+    batch: Batch,
     left: usize,
+    /// When some of its rows came or were asked for last, see [`RowStore::uses`].
+    used: Cell<u64>,
 }
 
 const NOWHERE: u32 = u32::MAX;
@@ -48,20 +61,22 @@ impl RowStore {
             batches: Vec::new(),
             free_batches: Vec::new(),
             live: 0,
+            away: 0,
             stored: 0,
+            uses: Cell::new(0),
         }
     }
 
     /// Keeps all rows of a batch; gives their slots.
     pub(super) fn add(&mut self, rows: RecordBatch) -> Result<Vec<u32>, Error> {
-        if self.stored > 2 * self.live + 4 * BATCH_ROWS {
+        if self.stored > 2 * (self.live - self.away) + 4 * BATCH_ROWS {
             self.compact()?;
         }
         let count = rows.num_rows();
         if count == 0 {
             return Ok(Vec::new());
         }
-        let batch = self.put(rows);
+        let batch = self.put(Batch::Here(rows), count);
         let slots = (0..count as u32).map(|row| {
             let place = Place { batch, row };
             match self.free_slots.pop() {
@@ -80,10 +95,12 @@ impl RowStore {
         Ok(slots)
     }
 
-    fn put(&mut self, rows: RecordBatch) -> u32 {
-        let left = rows.num_rows();
-        self.stored += left;
-        let stored = Some(Stored { rows, left });
+    fn put(&mut self, batch: Batch, left: usize) -> u32 {
+        match &batch {
+            Batch::Here(_) => self.stored += left,
+            Batch::Away(_) => self.away += left,
+        }
+        let stored = Some(Stored { batch, left, used: Cell::new(self.use_again()) });
         match self.free_batches.pop() {
             Some(batch) => {
                 self.batches[batch as usize] = stored;
@@ -96,28 +113,43 @@ impl RowStore {
         }
     }
 
+    /// A number that is higher than those before.
+    fn use_again(&self) -> u64 {
+        self.uses.set(self.uses.get() + 1);
+        self.uses.get()
+    }
+
     /// Lets a row go.
     pub(super) fn release(&mut self, slot: u32) {
-        let place = std::mem::replace(&mut self.slots[slot as usize], Place { batch: NOWHERE, row: 0 });
-        debug_assert_ne!(place.batch, NOWHERE, "a row that is let go twice");
+        self.leave(slot);
         self.free_slots.push(slot);
         self.live -= 1;
+    }
+
+    /// Takes a row out of its batch, which is let go with the last one.
+    fn leave(&mut self, slot: u32) {
+        let place = std::mem::replace(&mut self.slots[slot as usize], Place { batch: NOWHERE, row: 0 });
+        debug_assert_ne!(place.batch, NOWHERE, "a row that is let go twice");
         let stored = &mut self.batches[place.batch as usize];
-        if let Some(one) = stored {
-            one.left -= 1;
-            if one.left == 0 {
-                self.stored -= one.rows.num_rows();
-                *stored = None;
-                self.free_batches.push(place.batch);
+        let Some(one) = stored else { return };
+        one.left -= 1;
+        if let Batch::Away(_) = &one.batch {
+            self.away -= 1;
+        }
+        if one.left == 0 {
+            if let Batch::Here(rows) = &one.batch {
+                self.stored -= rows.num_rows();
             }
+            *stored = None;
+            self.free_batches.push(place.batch);
         }
     }
 
-    /// Where a kept row is: its batch, and its place there.
+    /// Where a kept row is: its batch, and its place there. Not for rows that were put away.
     pub(super) fn row(&self, slot: u32) -> Result<(&RecordBatch, usize), Error> {
         let place = self.slots[slot as usize];
         match self.batches.get(place.batch as usize) {
-            Some(Some(stored)) => Ok((&stored.rows, place.row as usize)),
+            Some(Some(Stored { batch: Batch::Here(rows), .. })) => Ok((rows, place.row as usize)),
             _ => Err(Error::internal("rows", "a kept row without its batch")),
         }
     }
@@ -132,8 +164,9 @@ impl RowStore {
                 .map_err(|error| arrow_failure(&error));
         }
         let mut numbers = vec![NOWHERE; self.batches.len()];
-        let mut sources: Vec<&RecordBatch> = Vec::new();
+        let mut sources: Vec<Source> = Vec::new();
         let mut picks = Vec::with_capacity(slots.len());
+        let uses = self.use_again();
         for slot in slots {
             let place = self.slots[*slot as usize];
             let number = &mut numbers[place.batch as usize];
@@ -141,24 +174,36 @@ impl RowStore {
                 let Some(stored) = &self.batches[place.batch as usize] else {
                     return Err(Error::internal("rows", "a kept row without its batch"));
                 };
+                stored.used.set(uses);
                 *number = sources.len() as u32;
-                sources.push(&stored.rows);
+                sources.push(Source::new(&stored.batch));
             }
-            picks.push((*number as usize, place.row as usize));
+            picks.push((*number as usize, sources[*number as usize].place(place.row)));
         }
-        interleave_record_batch(&sources, &picks).map_err(|error| arrow_failure(&error))
+        let away = read(&self.schema, &sources)?;
+        let mut away = away.iter();
+        let batches = sources.iter().filter_map(|source| match source {
+            Source::Here(rows) => Some(*rows),
+            Source::Away(..) => away.next(),
+        });
+        interleave_record_batch(&batches.collect::<Vec<_>>(), &picks).map_err(|error| arrow_failure(&error))
     }
 
-    /// Moves the rows that are left into batches of their own.
+    /// Moves the rows that are left in memory into batches of their own.
     fn compact(&mut self) -> Result<(), Error> {
+        let is_here = |stored: &Option<Stored>| matches!(stored, Some(Stored { batch: Batch::Here(_), .. }));
         let mut kept: Vec<u32> = (0..self.slots.len() as u32).collect();
-        kept.retain(|slot| self.slots[*slot as usize].batch != NOWHERE);
+        kept.retain(|slot| self.batches.get(self.slots[*slot as usize].batch as usize).is_some_and(is_here));
         let parts = kept.chunks(BATCH_ROWS).map(|slots| self.gather(slots)).collect::<Result<Vec<_>, _>>()?;
-        self.batches.clear();
-        self.free_batches.clear();
+        for (number, stored) in (0..).zip(&mut self.batches) {
+            if is_here(stored) {
+                *stored = None;
+                self.free_batches.push(number);
+            }
+        }
         self.stored = 0;
         for (slots, rows) in kept.chunks(BATCH_ROWS).zip(parts) {
-            let batch = self.put(rows);
+            let batch = self.put(Batch::Here(rows), slots.len());
             for (row, slot) in slots.iter().enumerate() {
                 self.slots[*slot as usize] = Place { batch, row: row as u32 };
             }
@@ -176,17 +221,26 @@ impl RowStore {
         slots: impl IntoIterator<Item = u32>,
         more: Vec<ArrayRef>,
     ) -> Result<(), Error> {
+        // Those in memory, then those that are away.
         let mut numbers = vec![0; self.batches.len()];
-        let stored =
-            self.batches.iter().enumerate().filter_map(|(batch, stored)| Some((batch, stored.as_ref()?)));
-        for (number, (batch, _)) in stored.clone().enumerate() {
+        let (mut here, mut away) = (Vec::new(), Vec::new());
+        for (batch, stored) in self.batches.iter().enumerate() {
+            match stored.as_ref().map(|stored| &stored.batch) {
+                Some(Batch::Here(rows)) => here.push((batch, rows)),
+                Some(Batch::Away(rows)) => away.push((batch, rows)),
+                None => {}
+            }
+        }
+        let batches = here.iter().map(|(batch, _)| *batch).chain(away.iter().map(|(batch, _)| *batch));
+        for (number, batch) in batches.enumerate() {
             numbers[batch] = number;
         }
+        let (here, away) = (here.into_iter().map(|(_, rows)| rows), away.into_iter().map(|(_, rows)| rows));
         let kept_rows = slots.into_iter().map(|slot| {
             let place = self.slots[slot as usize];
             (numbers[place.batch as usize], place.row as usize)
         });
-        hand_on(state, name, (&self.schema, keys), stored.map(|(_, stored)| &stored.rows), kept_rows, more)
+        hand_on(state, name, (&self.schema, keys), here, away, kept_rows, more)
     }
 
     /// Takes up, with nothing kept yet, the rows that were handed on; `None`: nothing was.
@@ -216,7 +270,7 @@ impl RowStore {
 
     /// Memory in bytes, estimated.
     pub(super) fn size(&self) -> usize {
-        let rows = self.batches.iter().flatten().map(|stored| stored.rows.get_array_memory_size());
+        let rows = self.batches.iter().flatten().map(|stored| stored.batch.size());
         rows.sum::<usize>() + self.slots.capacity() * size_of::<Place>()
     }
 }

@@ -234,7 +234,7 @@ impl Operator for TemporalSort {
         let running = Int64Array::from_iter_values(self.held.values().map(|held| held.running));
         let more: Vec<ArrayRef> = vec![Arc::new(from), Arc::new(running)];
         let batches = batches.iter().map(|(_, rows)| *rows);
-        hand_on(state, "rows", (&self.schema, &[]), batches, rows, more)
+        hand_on(state, "rows", (&self.schema, &[]), batches, [].iter(), rows, more)
     }
 
     fn restore(&mut self, state: &mut StateReader, counts: &mut RowCounts) -> Result<(), Error> {

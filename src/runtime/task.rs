@@ -434,7 +434,7 @@ impl Task {
     /// piece of work: what comes back for one is gone before the next.
     fn advance(&mut self, watermark: Watermark) -> Result<(), Error> {
         let put_away = self.chain.iter().filter(|link| link.share.is_some() && link.operator.spilled() > 0);
-        let next = put_away.filter_map(|link| link.operator.next_watermark()).map(Watermark).min();
+        let next = put_away.filter_map(|link| link.operator.next_piece()).map(Watermark).min();
         let reached = match next.filter(|next| *next < watermark && *next > self.progress.given) {
             Some(next) => {
                 self.progress.coming = Some(watermark);

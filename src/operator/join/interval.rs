@@ -17,8 +17,10 @@ use crate::operator::evaluate::evaluate_condition;
 use crate::operator::in_time::in_time;
 use crate::operator::keys::{KeyFormat, KeyNumbers, KeyRows};
 use crate::operator::late::LateRows;
-use crate::operator::store::RowStore;
-use crate::operator::{BATCH_ROWS, Operator, Output, RowCounts, StateReader, StateSize, StateWriter};
+use crate::operator::store::{RowStore, put_away_of_two};
+use crate::operator::{
+    BATCH_ROWS, Operator, Output, RowCounts, SpillStore, StateReader, StateSize, StateWriter,
+};
 use crate::plan::{ExprRef, IntervalJoinNode, JoinKind};
 use crate::stream::{RunningWatermark, StreamBatch, Watermark, event_times};
 
@@ -444,6 +446,24 @@ impl Operator for IntervalJoin {
             self.arrived = Some(state.arrived());
         }
         Ok(())
+    }
+
+    fn next_piece(&self) -> Option<i64> {
+        // Rows that nothing has joined are given when they go, all of those that an input keeps, if event time comes so far.
+        let kept = [self.kind.keeps_first(), self.kind.keeps_second()];
+        let next = self.sides.iter().zip(kept).filter_map(|(side, is_kept)| {
+            let last = side.passed.len().checked_sub(1).filter(|_| is_kept)?;
+            side.passed.get(last.min(BATCH_ROWS)).map(|(until, ..)| *until)
+        });
+        next.min()
+    }
+
+    fn spill(&mut self, wanted: usize, store: &dyn SpillStore) -> Result<usize, Error> {
+        put_away_of_two(self.sides.each_mut().map(|side| &mut side.store), wanted, store)
+    }
+
+    fn spilled(&self) -> u64 {
+        self.sides.iter().map(|side| side.store.spilled()).sum()
     }
 
     fn state(&self) -> StateSize {

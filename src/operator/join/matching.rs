@@ -1,4 +1,4 @@
-//! Rows of two batches that have the same key, found piece by piece: there may be any number of pairs.
+//! Rows of two inputs that have the same key, found piece by piece: there may be any number of pairs.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -26,19 +26,25 @@ pub(super) struct Matcher {
     hasher: foldhash::fast::FixedState,
 }
 
-/// Two batches whose pairs are found one after another, in the order of the rows of the first, then of the second.
-pub(super) struct Matching {
-    pub(super) first: RecordBatch,
-    pub(super) second: RecordBatch,
+/// Rows of the first input whose pairs are found one after another, in their order, then in that of the second.
+pub(super) struct Probing {
+    pub(super) rows: RecordBatch,
     /// For each row whether it has been in a pair.
-    pub(super) first_met: Vec<bool>,
-    pub(super) second_met: Vec<bool>,
-    /// How rows of equal keys are found; `None`: each row of one goes with each of the other.
-    index: Option<Index>,
-    /// The row of the first batch that is looked at.
+    pub(super) met: Vec<bool>,
+    /// Their keys, and which are equal to none; `None`: each row goes with each of the others.
+    keys: Option<(Rows, Vec<bool>)>,
+    /// The row that is looked at.
     row: u32,
     /// The row of the second that is looked at next with it; `None`: the row was not looked for yet.
     other: Option<u32>,
+}
+
+/// Rows of the second input that those of the first are looked up in.
+pub(super) struct Built {
+    pub(super) rows: RecordBatch,
+    /// For each row whether it has been in a pair.
+    pub(super) met: Vec<bool>,
+    keys: Option<BuiltKeys>,
 }
 
 /// Pairs, and how many were looked at to find them.
@@ -49,12 +55,9 @@ pub(super) struct Pairs {
     pub(super) looked_at: usize,
 }
 
-/// The rows of two batches by their keys. Those of the second that have one key are a chain: the table has its head,
-/// each row the one after it.
-struct Index {
-    probes: Rows,
-    probe_nulls: Vec<bool>,
-    built: Rows,
+/// Rows of one key are a chain: the table has its head, each row the one after it.
+struct BuiltKeys {
+    keys: Rows,
     heads: HashTable<u32>,
     next: Vec<u32>,
 }
@@ -84,52 +87,40 @@ impl Matcher {
         })
     }
 
-    /// Two batches with none of their pairs found yet.
-    pub(super) fn begin(&self, first: RecordBatch, second: RecordBatch) -> Result<Matching, Error> {
-        let converter = self.converter.as_ref();
-        let index = converter.map(|converter| self.index(converter, &first, &second)).transpose()?;
-        Ok(Matching {
-            first_met: vec![false; first.num_rows()],
-            second_met: vec![false; second.num_rows()],
-            first,
-            second,
-            index,
-            row: 0,
-            other: None,
-        })
-    }
-
-    fn index(
-        &self,
-        converter: &RowConverter,
-        first: &RecordBatch,
-        second: &RecordBatch,
-    ) -> Result<Index, Error> {
-        let (probes, probe_nulls) = self.key_rows(converter, first, 0)?;
-        let (built, built_nulls) = self.key_rows(converter, second, 1)?;
-        let mut heads: HashTable<u32> = HashTable::with_capacity(built.num_rows());
-        let mut next = vec![END; built.num_rows()];
-        for row in (0..built.num_rows() as u32).rev() {
-            if built_nulls[row as usize] {
+    /// Rows of the second input, none of which has been in a pair yet.
+    pub(super) fn build(&self, rows: RecordBatch) -> Result<Built, Error> {
+        let met = vec![false; rows.num_rows()];
+        let Some(converter) = &self.converter else { return Ok(Built { rows, met, keys: None }) };
+        let (keys, nulls) = self.key_rows(converter, &rows, 1)?;
+        let mut heads: HashTable<u32> = HashTable::with_capacity(keys.num_rows());
+        let mut next = vec![END; keys.num_rows()];
+        for row in (0..keys.num_rows() as u32).rev() {
+            if nulls[row as usize] {
                 continue;
             }
-            let key = built.row(row as usize);
+            let key = keys.row(row as usize);
             let entry = heads.entry(
-                self.hash(&built, row),
-                |other| built.row(*other as usize) == key,
-                |other| self.hash(&built, *other),
+                self.hash(&keys, row),
+                |other| keys.row(*other as usize) == key,
+                |other| self.hash(&keys, *other),
             );
             match entry {
                 hashbrown::hash_table::Entry::Occupied(mut head) => {
                     next[row as usize] = *head.get();
                     *head.get_mut() = row;
                 }
-                hashbrown::hash_table::Entry::Vacant(place) => {
-                    place.insert(row);
+                hashbrown::hash_table::Entry::Vacant(entry) => {
+                    entry.insert(row);
                 }
             }
         }
-        Ok(Index { probes, probe_nulls, built, heads, next })
+        Ok(Built { rows, met, keys: Some(BuiltKeys { keys, heads, next }) })
+    }
+
+    /// Rows of the first input, none of which has been looked at yet.
+    pub(super) fn probe(&self, rows: RecordBatch) -> Result<Probing, Error> {
+        let keys = self.converter.as_ref().map(|converter| self.key_rows(converter, &rows, 0));
+        Ok(Probing { met: vec![false; rows.num_rows()], keys: keys.transpose()?, rows, row: 0, other: None })
     }
 
     fn hash(&self, rows: &Rows, row: u32) -> u64 {
@@ -137,24 +128,24 @@ impl Matcher {
     }
 
     /// The next pairs, of at most [`BATCH_ROWS`] that are looked at. `None`: there are no more.
-    pub(super) fn next(&self, matching: &mut Matching) -> Result<Option<Pairs>, Error> {
-        let (rows, others) = self.candidates(matching);
+    pub(super) fn next(&self, probing: &mut Probing, built: &mut Built) -> Result<Option<Pairs>, Error> {
+        let (rows, others) = self.candidates(probing, built);
         if rows.is_empty() {
             return Ok(None);
         }
         let mut pairs = Pairs { looked_at: rows.len(), ..Pairs::default() };
-        let Matching { first, second, first_met, second_met, .. } = matching;
         let met = match &self.condition {
             Some(condition) => {
                 let (rows, others) = (UInt32Array::from(rows.clone()), UInt32Array::from(others.clone()));
-                Some(evaluate_condition(condition, &beside(first, &rows, second, &others, &self.pair)?)?)
+                let side_by_side = beside(&probing.rows, &rows, &built.rows, &others, &self.pair)?;
+                Some(evaluate_condition(condition, &side_by_side)?)
             }
             None => None,
         };
         for (place, (row, other)) in rows.into_iter().zip(others).enumerate() {
             if met.as_ref().is_none_or(|met| met.value(place)) {
-                first_met[row as usize] = true;
-                second_met[other as usize] = true;
+                probing.met[row as usize] = true;
+                built.met[other as usize] = true;
                 pairs.first.push(row);
                 pairs.second.push(other);
             }
@@ -163,30 +154,30 @@ impl Matcher {
     }
 
     /// Pairs of equal keys whose condition is not looked at yet; none: there are no more.
-    fn candidates(&self, matching: &mut Matching) -> (Vec<u32>, Vec<u32>) {
+    fn candidates(&self, probing: &mut Probing, built: &Built) -> (Vec<u32>, Vec<u32>) {
         let (mut rows, mut others) = (Vec::new(), Vec::new());
-        let (all, all_others) = (matching.first.num_rows() as u32, matching.second.num_rows() as u32);
-        while matching.row < all {
-            let row = matching.row;
-            let mut other = matching.other.take().unwrap_or_else(|| match &matching.index {
-                None => 0,
-                Some(index) if index.probe_nulls[row as usize] => END,
-                Some(index) => {
-                    let key = index.probes.row(row as usize);
-                    let is_equal = |other: &u32| index.built.row(*other as usize) == key;
-                    index.heads.find(self.hash(&index.probes, row), is_equal).copied().unwrap_or(END)
+        let (all, all_others) = (probing.rows.num_rows() as u32, built.rows.num_rows() as u32);
+        while probing.row < all {
+            let row = probing.row;
+            let mut other = probing.other.take().unwrap_or_else(|| match (&probing.keys, &built.keys) {
+                (Some((_, nulls)), _) if nulls[row as usize] => END,
+                (Some((keys, _)), Some(built)) => {
+                    let key = keys.row(row as usize);
+                    let is_equal = |other: &u32| built.keys.row(*other as usize) == key;
+                    built.heads.find(self.hash(keys, row), is_equal).copied().unwrap_or(END)
                 }
+                _ => 0,
             });
             while other < all_others {
                 if rows.len() == BATCH_ROWS {
-                    matching.other = Some(other);
+                    probing.other = Some(other);
                     return (rows, others);
                 }
                 rows.push(row);
                 others.push(other);
-                other = matching.index.as_ref().map_or(other + 1, |index| index.next[other as usize]);
+                other = built.keys.as_ref().map_or(other + 1, |built| built.next[other as usize]);
             }
-            matching.row += 1;
+            probing.row += 1;
         }
         (rows, others)
     }

@@ -18,8 +18,10 @@ use crate::error::Error;
 use crate::operator::evaluate::{arrow_failure, evaluate_condition};
 use crate::operator::expiry::{Expiry, written_at};
 use crate::operator::keys::{KeyFormat, KeyNumbers, KeyRows};
-use crate::operator::store::RowStore;
-use crate::operator::{BATCH_ROWS, Operator, Output, RowCounts, StateReader, StateSize, StateWriter};
+use crate::operator::store::{RowStore, put_away_of_two};
+use crate::operator::{
+    BATCH_ROWS, Operator, Output, RowCounts, SpillStore, StateReader, StateSize, StateWriter,
+};
 use crate::plan::{ExprRef, Horizon, JoinKind, RegularJoinNode, StateTtl, TtlClock};
 use crate::stream::{RowKind, RowKinds, StreamBatch, Watermark, event_times};
 
@@ -524,6 +526,14 @@ impl Operator for RegularJoin {
     fn restore(&mut self, state: &mut StateReader, counts: &mut RowCounts) -> Result<(), Error> {
         counts.held = 0;
         self.read(state)
+    }
+
+    fn spill(&mut self, wanted: usize, store: &dyn SpillStore) -> Result<usize, Error> {
+        put_away_of_two(self.sides.each_mut().map(|side| &mut side.store), wanted, store)
+    }
+
+    fn spilled(&self) -> u64 {
+        self.sides.iter().map(|side| side.store.spilled()).sum()
     }
 
     fn state(&self) -> StateSize {

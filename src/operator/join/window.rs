@@ -1,5 +1,6 @@
 //! Rows of two inputs that are in the same window.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,17 +11,19 @@ use arrow::datatypes::{Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 
 use super::SIDES;
-use super::matching::{Matcher, Matching, beside, chosen};
+use super::matching::{Built, Matcher, Probing, beside, chosen};
 use crate::error::Error;
 use crate::operator::evaluate::arrow_failure;
 use crate::operator::late::{LateRows, Missed, Rejected};
-use crate::operator::store::{hand_on, take_up};
+use crate::operator::store::{PutAway, SMALLEST_PART, hand_on, take_up};
 use crate::operator::window::WindowAssigner;
-use crate::operator::{BATCH_ROWS, Operator, Output, RowCounts, StateReader, StateSize, StateWriter};
+use crate::operator::{
+    BATCH_ROWS, Operator, Output, RowCounts, SpillStore, SpilledRows, StateReader, StateSize, StateWriter,
+};
 use crate::plan::{JoinKind, WindowBounds, WindowJoinNode};
 use crate::stream::{StreamBatch, Watermark, event_times};
 
-/// Joins the rows of each window when it closes; without windows all rows when the last watermark comes.
+/// Joins the rows of each window when it closes; without windows all rows at the end.
 ///
 /// Wakes on: watermarks. State: the rows of open windows; a window's are dropped together. Order: by
 /// window; in it pairs as the rows of the first input came, then what has no pair. A row is late if
@@ -44,16 +47,30 @@ pub(in crate::operator) struct WindowJoin {
     late: Option<[LateRows; 2]>,
 }
 
-/// A window whose pairs are given piece by piece.
+/// A window whose pairs are given piece by piece: those of the rows of its first input with all of its second, which are in
+/// memory.
 struct Closing {
-    matching: Matching,
+    first: Buffer,
+    /// Those that were not begun.
+    pieces: SpilledRows,
+    probing: Option<Probing>,
+    /// For each row before `probing` whether it is in a pair.
+    first_met: Vec<bool>,
+    second: Built,
     arrived: Instant,
 }
 
 #[derive(Default)]
 struct OpenWindow {
-    rows: [Vec<RecordBatch>; 2],
+    buffers: [Buffer; 2],
     arrived: Option<Instant>,
+}
+
+/// The rows of an input in a window, as they came: first those that were put away.
+#[derive(Default)]
+struct Buffer {
+    away: Vec<PutAway>,
+    here: Vec<RecordBatch>,
 }
 
 /// The window of all rows where there are none.
@@ -61,7 +78,42 @@ const WITHOUT: (i64, i64) = (i64::MAX, 0);
 
 impl OpenWindow {
     fn num_rows(&self) -> usize {
-        self.rows.iter().flatten().map(RecordBatch::num_rows).sum()
+        let away = self.buffers.iter().flat_map(|buffer| &buffer.away).map(|away| away.count);
+        away.chain(self.here().map(RecordBatch::num_rows)).sum()
+    }
+
+    /// Batches that are in memory.
+    fn here(&self) -> impl Iterator<Item = &RecordBatch> {
+        self.buffers.iter().flat_map(|buffer| &buffer.here)
+    }
+
+    /// Memory in bytes, estimated.
+    fn size(&self) -> usize {
+        self.here().map(RecordBatch::get_array_memory_size).sum()
+    }
+}
+
+impl Buffer {
+    /// All rows, in pieces: those in memory are one.
+    fn pieces(&self, schema: &SchemaRef) -> SpilledRows {
+        let away = self.away.clone().into_iter().flat_map(|away| match away.pieces() {
+            Ok(pieces) => pieces,
+            Err(error) => Box::new(std::iter::once(Err(error))),
+        });
+        let (here, schema) = (self.here.clone(), Arc::clone(schema));
+        let together = move |here: Vec<RecordBatch>| {
+            concat_batches(&schema, &here).map_err(|error| arrow_failure(&error))
+        };
+        Box::new(away.chain((!here.is_empty()).then_some(here).into_iter().map(together)))
+    }
+
+    /// Puts the rows that are in memory away.
+    fn put_away(&mut self, schema: &SchemaRef, store: &dyn SpillStore) -> Result<(), Error> {
+        if !self.here.is_empty() {
+            self.away.push(PutAway::new(schema, self.here.iter(), store)?);
+            self.here.clear();
+        }
+        Ok(())
     }
 }
 
@@ -170,7 +222,7 @@ impl WindowJoin {
         };
         let open = self.open.entry(window).or_default();
         open.arrived = open.arrived.max(Some(arrived));
-        open.rows[input].push(rows);
+        open.buffers[input].here.push(rows);
         Ok(())
     }
 
@@ -208,11 +260,11 @@ impl WindowJoin {
         let Some(reached) = self.reached else { return Ok(()) };
         let mut looked_at = 0;
         while looked_at < 4 * BATCH_ROWS {
-            let Some(closing) = &mut self.closing else {
+            let Some(mut closing) = self.closing.take() else {
                 match self.open.first_key_value().filter(|(window, _)| self.is_due(**window, reached)) {
                     Some(_) => {
                         let (_, window) = self.open.pop_first().unwrap_or_default();
-                        self.closing = self.begin(&window)?;
+                        self.closing = self.begin(window)?;
                         continue;
                     }
                     None => {
@@ -223,76 +275,106 @@ impl WindowJoin {
                     }
                 }
             };
-            let pairs = self.matcher.next(&mut closing.matching)?;
-            looked_at += pairs.as_ref().map_or(1, |pairs| pairs.looked_at);
-            match pairs {
-                Some(pairs) if self.kind.gives_pairs() && !pairs.first.is_empty() => {
-                    let Matching { first, second, .. } = &closing.matching;
-                    let (rows, others) = (UInt32Array::from(pairs.first), UInt32Array::from(pairs.second));
-                    let rows = beside(first, &rows, second, &others, &self.schema)?;
-                    out.batch(StreamBatch::inserts(rows, closing.arrived));
+            match self.step(&mut closing, out)? {
+                Some(pairs) => {
+                    looked_at += pairs;
+                    self.closing = Some(closing);
                 }
-                Some(_) => {}
-                None => self.end_window(out)?,
+                None => self.end_window(closing, out)?,
             }
         }
         Ok(())
     }
 
     /// The rows of a window that is over; `None`: it has none.
-    fn begin(&self, window: &OpenWindow) -> Result<Option<Closing>, Error> {
+    fn begin(&self, window: OpenWindow) -> Result<Option<Closing>, Error> {
         let Some(arrived) = window.arrived else { return Ok(None) };
-        let together = |input: usize| {
-            concat_batches(&self.inputs[input], &window.rows[input]).map_err(|error| arrow_failure(&error))
+        let [first, second] = window.buffers;
+        let rows = second.pieces(&self.inputs[1]).collect::<Result<Vec<_>, _>>()?;
+        let rows = concat_batches(&self.inputs[1], &rows).map_err(|error| arrow_failure(&error))?;
+        let second = self.matcher.build(rows)?;
+        let pieces = first.pieces(&self.inputs[0]);
+        Ok(Some(Closing { first, pieces, probing: None, first_met: Vec::new(), second, arrived }))
+    }
+
+    /// Gives the next pairs, and tells how many it looked at. `None`: there are no more.
+    fn step(&self, closing: &mut Closing, out: &mut Output) -> Result<Option<usize>, Error> {
+        let Closing { pieces, probing, first_met, second, arrived, .. } = closing;
+        let mut give = |rows: RecordBatch| out.batch(StreamBatch::inserts(rows, *arrived));
+        let mut begun = match probing.take() {
+            Some(begun) => begun,
+            None => match pieces.next() {
+                Some(rows) => self.matcher.probe(rows?)?,
+                None => return Ok(None),
+            },
         };
-        Ok(Some(Closing { matching: self.matcher.begin(together(0)?, together(1)?)?, arrived }))
+        if let Some(pairs) = self.matcher.next(&mut begun, second)? {
+            if self.kind.gives_pairs() && !pairs.first.is_empty() {
+                let (rows, others) = (UInt32Array::from(pairs.first), UInt32Array::from(pairs.second));
+                give(beside(&begun.rows, &rows, &second.rows, &others, &self.schema)?);
+            }
+            *probing = Some(begun);
+            return Ok(Some(pairs.looked_at));
+        }
+        if !self.kind.gives_pairs() {
+            for rows in those(&begun.met, self.kind == JoinKind::Semi).chunks(BATCH_ROWS) {
+                give(chosen(&begun.rows, &UInt32Array::from(rows.to_vec()), &self.schema)?);
+            }
+        }
+        first_met.extend(begun.met);
+        Ok(Some(1))
     }
 
     /// All pairs of a window were given: now what has none.
-    fn end_window(&mut self, out: &mut Output) -> Result<(), Error> {
-        let Some(Closing { matching, arrived }) = self.closing.take() else { return Ok(()) };
-        self.count(&matching, out);
-        let Matching { first, second, first_met, second_met, .. } = &matching;
-        let those = |met: &[bool], wanted: bool| -> Vec<u32> {
-            met.iter().enumerate().filter(|(_, met)| **met == wanted).map(|(row, _)| row as u32).collect()
-        };
-        let mut give = |rows: RecordBatch| out.batch(StreamBatch::inserts(rows, arrived));
+    fn end_window(&self, closing: Closing, out: &mut Output) -> Result<(), Error> {
+        let Closing { first, first_met, second, arrived, .. } = closing;
+        self.count(&first_met, &second.met, out);
         if !self.kind.gives_pairs() {
-            for rows in those(first_met, self.kind == JoinKind::Semi).chunks(BATCH_ROWS) {
-                give(chosen(first, &UInt32Array::from(rows.to_vec()), &self.schema)?);
-            }
             return Ok(());
         }
-        if self.kind.keeps_first() {
-            for rows in those(first_met, false).chunks(BATCH_ROWS) {
-                let (rows, none) = (UInt32Array::from(rows.to_vec()), UInt32Array::new_null(rows.len()));
-                give(beside(first, &rows, second, &none, &self.schema)?);
+        let mut give = |rows: RecordBatch| out.batch(StreamBatch::inserts(rows, arrived));
+        if self.kind.keeps_first() && first_met.contains(&false) {
+            let mut before = 0;
+            for piece in first.pieces(&self.inputs[0]) {
+                let piece = piece?;
+                let met = &first_met[before..before + piece.num_rows()];
+                before += piece.num_rows();
+                for rows in those(met, false).chunks(BATCH_ROWS) {
+                    let (rows, none) = (UInt32Array::from(rows.to_vec()), UInt32Array::new_null(rows.len()));
+                    give(beside(&piece, &rows, &second.rows, &none, &self.schema)?);
+                }
             }
         }
         if self.kind.keeps_second() {
-            for rows in those(second_met, false).chunks(BATCH_ROWS) {
+            let nothing = RecordBatch::new_empty(Arc::clone(&self.inputs[0]));
+            for rows in those(&second.met, false).chunks(BATCH_ROWS) {
                 let (rows, none) = (UInt32Array::from(rows.to_vec()), UInt32Array::new_null(rows.len()));
-                give(beside(first, &none, second, &rows, &self.schema)?);
+                give(beside(&nothing, &none, &second.rows, &rows, &self.schema)?);
             }
         }
         Ok(())
     }
 
     /// A row is used if it is in the result or decided what is: otherwise the join has removed it.
-    fn count(&self, matching: &Matching, out: &mut Output) {
+    fn count(&self, first_met: &[bool], second_met: &[bool], out: &mut Output) {
         let met = |met: &[bool]| met.iter().filter(|met| **met).count() as u64;
-        let (first, second) = (matching.first_met.len() as u64, matching.second_met.len() as u64);
+        let (first, second) = (first_met.len() as u64, second_met.len() as u64);
         let first_used = match self.kind {
             JoinKind::Left | JoinKind::Full => first,
-            JoinKind::Inner | JoinKind::Right | JoinKind::Semi => met(&matching.first_met),
-            JoinKind::Anti => first - met(&matching.first_met),
+            JoinKind::Inner | JoinKind::Right | JoinKind::Semi => met(first_met),
+            JoinKind::Anti => first - met(first_met),
         };
-        let second_used = if self.kind.keeps_second() { second } else { met(&matching.second_met) };
+        let second_used = if self.kind.keeps_second() { second } else { met(second_met) };
         let all = first + second;
         out.counts.held -= all;
         out.counts.used += first_used + second_used;
         out.counts.filtered += all - first_used - second_used;
     }
+}
+
+/// The rows that have met others, or have not.
+fn those(met: &[bool], wanted: bool) -> Vec<u32> {
+    met.iter().zip(0..).filter(|(met, _)| **met == wanted).map(|(_, row)| row).collect()
 }
 
 impl Operator for WindowJoin {
@@ -324,12 +406,19 @@ impl Operator for WindowJoin {
     fn snapshot(&mut self, state: &mut StateWriter) -> Result<(), Error> {
         state.number("watermark", self.watermark);
         for (input, name) in SIDES.into_iter().enumerate() {
-            // By window, in the order of arrival.
-            let batches = self.open.values().flat_map(|window| &window.rows[input]);
-            let rows = batches.clone().enumerate();
-            let rows = rows.flat_map(|(batch, rows)| (0..rows.num_rows()).map(move |row| (batch, row)));
+            // By window, in the order of arrival; the numbers of those in memory come first.
+            let buffers = || self.open.values().map(|window| &window.buffers[input]);
+            let (here, away) =
+                (buffers().flat_map(|buffer| &buffer.here), buffers().flat_map(|buffer| &buffer.away));
+            let (mut next_here, mut next_away) = (0.., here.clone().count()..);
+            let mut batches: Vec<(usize, usize)> = Vec::new();
+            for buffer in buffers() {
+                batches.extend(next_away.by_ref().zip(buffer.away.iter().map(|away| away.count)));
+                batches.extend(next_here.by_ref().zip(buffer.here.iter().map(RecordBatch::num_rows)));
+            }
+            let rows = batches.into_iter().flat_map(|(batch, rows)| (0..rows).map(move |row| (batch, row)));
             let table = (&self.inputs[input], self.keys[input].as_slice());
-            hand_on(state, name, table, batches, rows, Vec::new())?;
+            hand_on(state, name, table, here, away, rows, Vec::new())?;
         }
         Ok(())
     }
@@ -348,14 +437,44 @@ impl Operator for WindowJoin {
         Ok(())
     }
 
+    fn next_watermark(&self) -> Option<i64> {
+        self.windows?;
+        self.open.first_key_value().map(|((end, _), _)| self.assigner.close(*end))
+    }
+
+    fn spill(&mut self, wanted: usize, store: &dyn SpillStore) -> Result<usize, Error> {
+        // The largest first, so that there are few files; last of all that which closes first.
+        let windows = self.open.iter().enumerate().filter(|(_, (_, window))| window.here().next().is_some());
+        let mut cold: Vec<(bool, Reverse<usize>, (i64, i64))> =
+            windows.map(|(place, (key, window))| (place == 0, Reverse(window.size()), *key)).collect();
+        let all: usize = cold.iter().map(|(_, size, _)| size.0).sum();
+        if wanted != usize::MAX && all < wanted / SMALLEST_PART {
+            return Ok(0);
+        }
+        cold.sort_unstable();
+        let mut given_up = 0;
+        for (_, Reverse(size), key) in cold {
+            if given_up >= wanted {
+                break;
+            }
+            let Some(window) = self.open.get_mut(&key) else { continue };
+            for (buffer, schema) in window.buffers.iter_mut().zip(&self.inputs) {
+                buffer.put_away(schema, store)?;
+            }
+            given_up += size;
+        }
+        Ok(given_up)
+    }
+
+    fn spilled(&self) -> u64 {
+        let buffers = self.open.values().flat_map(|window| &window.buffers);
+        buffers.flat_map(|buffer| &buffer.away).map(|away| away.rows.bytes()).sum()
+    }
+
     fn state(&self) -> StateSize {
         let rows = self.open.values().map(OpenWindow::num_rows).sum();
-        let batches = self.open.values().flat_map(|window| window.rows.iter().flatten());
-        StateSize {
-            windows: self.open.len(),
-            rows,
-            bytes: batches.map(RecordBatch::get_array_memory_size).sum(),
-        }
+        let bytes = self.open.values().map(OpenWindow::size).sum();
+        StateSize { windows: self.open.len(), rows, bytes }
     }
 }
 

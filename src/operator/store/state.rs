@@ -7,6 +7,7 @@ use arrow::compute::{concat_batches, take};
 use arrow::datatypes::{Field, Int64Type, Schema, SchemaRef, UInt32Type};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 
+use super::away::PutAway;
 use crate::error::Error;
 use crate::operator::evaluate::arrow_failure;
 use crate::operator::state::{misfit, with_schema};
@@ -42,13 +43,14 @@ fn kept(name: &str) -> String {
 /// Batches of fewer rows are written together: each costs as much as some rows.
 const FEW_ROWS: usize = 256;
 
-/// Hands on batches as they are, shared but for small ones, as a table of state with these keys, see [`StateWriter::table`]; and of another
-/// table, in its order, which of their rows are kept, by batch and place there, and `more` of each: columns.
+/// Hands on batches as they are, shared but for small ones, and behind them what was put `away`, as a table of state with these keys,
+/// see [`StateWriter::table`]; and of another table, in its order, which of their rows are kept, by batch and place there, and `more` of each: columns.
 pub(in crate::operator) fn hand_on<'a>(
     state: &mut StateWriter,
     name: &str,
     (schema, keys): (&SchemaRef, &[usize]),
     batches: impl Iterator<Item = &'a RecordBatch>,
+    away: impl Iterator<Item = &'a PutAway>,
     kept_rows: impl Iterator<Item = (usize, usize)>,
     more: Vec<ArrayRef>,
 ) -> Result<(), Error> {
@@ -58,10 +60,16 @@ pub(in crate::operator) fn hand_on<'a>(
         count += batch.num_rows();
     });
     let rows = shared(schema, counted)?;
+    let mut spilled = Vec::new();
+    for away in away {
+        before.push(count);
+        count += away.count;
+        spilled.push(Arc::clone(&away.rows));
+    }
     if u32::try_from(count).is_err() {
         return Err(Error::internal("rows", "more than 4,294,967,295 rows in a state"));
     }
-    state.table(name, rows, keys);
+    state.table_and_spilled(name, rows, spilled, keys);
     let places = UInt32Array::from_iter_values(kept_rows.map(|(batch, row)| (before[batch] + row) as u32));
     let mut columns: Vec<ArrayRef> = vec![Arc::new(places)];
     columns.extend(more);
@@ -73,9 +81,7 @@ pub(in crate::operator) fn shared<'a>(
     schema: &SchemaRef,
     batches: impl Iterator<Item = &'a RecordBatch>,
 ) -> Result<Vec<RecordBatch>, Error> {
-    // Whatever the batches say of names and NULLs.
-    let field = |field: &Arc<Field>| field.as_ref().clone().with_nullable(true);
-    let schema = Arc::new(Schema::new(schema.fields().iter().map(field).collect::<Vec<_>>()));
+    let schema = nullable(schema);
     let (mut rows, mut small, mut small_rows) = (Vec::new(), Vec::new(), 0);
     for batch in batches {
         let batch = with_schema(&schema, batch.clone())?;
@@ -93,6 +99,12 @@ pub(in crate::operator) fn shared<'a>(
         rows.push(RecordBatch::new_empty(schema));
     }
     Ok(rows)
+}
+
+/// Whatever batches say of names and NULLs.
+pub(in crate::operator) fn nullable(schema: &SchemaRef) -> SchemaRef {
+    let field = |field: &Arc<Field>| field.as_ref().clone().with_nullable(true);
+    Arc::new(Schema::new(schema.fields().iter().map(field).collect::<Vec<_>>()))
 }
 
 /// Small batches as one.

@@ -1,0 +1,222 @@
+//! Kept rows that are put away, and how they are read.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use arrow::array::UInt32Array;
+use arrow::compute::{concat_batches, take_record_batch};
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+
+use super::state::{nullable, shared};
+use super::{NOWHERE, Place, RowStore, Stored};
+use crate::error::Error;
+use crate::operator::evaluate::arrow_failure;
+use crate::operator::state::misfit;
+use crate::operator::{BATCH_ROWS, SpillStore, Spilled, SpilledRows};
+
+/// Rows that were put away together, in their order.
+#[derive(Debug, Clone)]
+pub(in crate::operator) struct PutAway {
+    pub(in crate::operator) count: usize,
+    pub(in crate::operator) rows: Arc<dyn Spilled>,
+}
+
+impl PutAway {
+    /// Puts batches of one schema away, which may name columns otherwise.
+    pub(in crate::operator) fn new<'a>(
+        schema: &SchemaRef,
+        batches: impl Iterator<Item = &'a RecordBatch>,
+        store: &dyn SpillStore,
+    ) -> Result<Self, Error> {
+        let batches = shared(schema, batches)?;
+        let count = batches.iter().map(RecordBatch::num_rows).sum();
+        // In pieces, so that little memory is needed to write and to read them.
+        let mut pieces = batches.iter().flat_map(|rows| {
+            let all = rows.num_rows();
+            let starts = (0..all.max(1)).step_by(BATCH_ROWS);
+            starts.map(move |from| rows.slice(from, BATCH_ROWS.min(all - from)))
+        });
+        Ok(Self { count, rows: store.put(&mut pieces)? })
+    }
+
+    /// The rows again, in pieces.
+    pub(in crate::operator) fn pieces(&self) -> Result<SpilledRows, Error> {
+        self.rows.rows()
+    }
+
+    /// Those of its rows at some places, in the order of the places.
+    fn chosen(&self, schema: &SchemaRef, places: &[u32]) -> Result<RecordBatch, Error> {
+        // Of each piece the rows that are asked for, so that no more is in memory at once.
+        let mut order: Vec<u32> = (0..places.len() as u32).collect();
+        order.sort_unstable_by_key(|asked| places[*asked as usize]);
+        let (mut next, mut before, mut parts) = (0, 0, Vec::new());
+        for piece in self.pieces()? {
+            let piece = piece?;
+            let to = before + piece.num_rows();
+            let own = order[next..].iter().take_while(|asked| (places[**asked as usize] as usize) < to);
+            let rows = UInt32Array::from_iter_values(
+                own.map(|asked| (places[*asked as usize] as usize - before) as u32),
+            );
+            if !rows.is_empty() {
+                parts.push(take_record_batch(&piece, &rows).map_err(|error| arrow_failure(&error))?);
+            }
+            next += rows.len();
+            before = to;
+            if next == order.len() {
+                break;
+            }
+        }
+        if next < order.len() {
+            return Err(misfit("rows that were put away are gone"));
+        }
+        let rows = concat_batches(&nullable(schema), &parts).map_err(|error| arrow_failure(&error))?;
+        let mut back = vec![0; order.len()];
+        (0..).zip(&order).for_each(|(place, asked)| back[*asked as usize] = place);
+        take_record_batch(&rows, &UInt32Array::from(back)).map_err(|error| arrow_failure(&error))
+    }
+}
+
+/// A batch of a store, or what stands for it: rows of one that was put away, which are read when all are known that
+/// are asked for.
+pub(super) enum Source<'a> {
+    Here(&'a RecordBatch),
+    Away(&'a PutAway, Vec<u32>),
+}
+
+impl<'a> Source<'a> {
+    pub(super) fn new(batch: &'a Batch) -> Self {
+        match batch {
+            Batch::Here(rows) => Self::Here(rows),
+            Batch::Away(away) => Self::Away(away, Vec::new()),
+        }
+    }
+
+    /// Where a row of the batch will be.
+    pub(super) fn place(&mut self, row: u32) -> usize {
+        match self {
+            Self::Here(_) => row as usize,
+            Self::Away(_, rows) => {
+                rows.push(row);
+                rows.len() - 1
+            }
+        }
+    }
+}
+
+/// Reads what is away, one after another.
+pub(super) fn read(schema: &SchemaRef, sources: &[Source]) -> Result<Vec<RecordBatch>, Error> {
+    let away = sources.iter().filter_map(|source| match source {
+        Source::Here(_) => None,
+        Source::Away(away, rows) => Some(away.chosen(schema, rows)),
+    });
+    away.collect()
+}
+
+/// The rows of a batch of a store.
+pub(super) enum Batch {
+    Here(RecordBatch),
+    Away(PutAway),
+}
+
+impl Batch {
+    /// Memory in bytes, estimated.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::Here(rows) => rows.get_array_memory_size(),
+            Self::Away(_) => size_of::<Stored>(),
+        }
+    }
+}
+
+impl RowStore {
+    /// Puts rows away, those first that were not needed for longest, until that gave up so many bytes; the bytes.
+    /// `usize::MAX`: all of them. Where little is in memory it stays there.
+    pub(in crate::operator) fn put_away(
+        &mut self,
+        wanted: usize,
+        store: &dyn SpillStore,
+    ) -> Result<usize, Error> {
+        if self.schema.fields().is_empty() {
+            return Ok(0);
+        }
+        let (mut cold, mut all, mut sparse) = (Vec::new(), 0, vec![]);
+        for (number, stored) in (0_u32..).zip(&self.batches) {
+            match stored {
+                Some(Stored { batch: batch @ Batch::Here(_), used, .. }) => {
+                    all += batch.size();
+                    cold.push((used.get(), number));
+                }
+                // Few of its rows are left: they are put away again with others.
+                Some(Stored { batch: Batch::Away(away), left, .. }) if 4 * *left < away.count => {
+                    sparse.push(number);
+                }
+                _ => {}
+            }
+        }
+        if cold.is_empty() || (wanted != usize::MAX && all < wanted / SMALLEST_PART) {
+            return Ok(0);
+        }
+        cold.sort_unstable();
+        let mut given_up = 0;
+        let enough = cold.iter().position(|(_, number)| {
+            let before = given_up;
+            given_up += self.batches[*number as usize].as_ref().map_or(0, |stored| stored.batch.size());
+            before >= wanted
+        });
+        cold.truncate(enough.unwrap_or(cold.len()));
+        let before = self.size();
+        // The rows that are left of each, batch by batch.
+        let mut parts = vec![NOWHERE; self.batches.len()];
+        let chosen = cold.iter().map(|(_, number)| *number).chain(sparse);
+        (0..).zip(chosen).for_each(|(part, number)| parts[number as usize] = part);
+        let moved = (0_u32..).zip(&self.slots).filter_map(|(slot, place)| {
+            let part = *parts.get(place.batch as usize)?;
+            (part != NOWHERE).then_some((part, place.row, slot))
+        });
+        let mut moved: Vec<(u32, u32, u32)> = moved.collect();
+        moved.sort_unstable();
+        let slots: Vec<u32> = moved.into_iter().map(|(.., slot)| slot).collect();
+        for slots in slots.chunks(BATCH_ROWS) {
+            let rows = self.gather(slots)?;
+            let away = PutAway::new(&self.schema, std::iter::once(&rows), store)?;
+            // What was written is let go with the last of its rows, which is at the end of this or of a later piece.
+            slots.iter().for_each(|slot| self.leave(*slot));
+            let batch = self.put(Batch::Away(away), slots.len());
+            for (slot, row) in slots.iter().zip(0..) {
+                self.slots[*slot as usize] = Place { batch, row };
+            }
+        }
+        Ok(before.saturating_sub(self.size()))
+    }
+
+    /// Bytes that are put away.
+    pub(in crate::operator) fn spilled(&self) -> u64 {
+        let away = self.batches.iter().flatten().filter_map(|stored| match &stored.batch {
+            Batch::Here(_) => None,
+            Batch::Away(away) => Some(away.rows.bytes()),
+        });
+        away.sum()
+    }
+}
+
+/// Puts rows of the two inputs of a join away, as [`RowStore::put_away`] does: first of the one that keeps more.
+pub(in crate::operator) fn put_away_of_two(
+    mut stores: [&mut RowStore; 2],
+    wanted: usize,
+    store: &dyn SpillStore,
+) -> Result<usize, Error> {
+    stores.sort_by_key(|store| Reverse(store.size()));
+    let mut given_up = 0;
+    for rows in stores {
+        let left = if wanted == usize::MAX { wanted } else { wanted.saturating_sub(given_up) };
+        if left > 0 {
+            given_up += rows.put_away(left, store)?;
+        }
+    }
+    Ok(given_up)
+}
+
+/// Less than this part of what is wanted is not worth a file: one whose state is small is asked, too, when another's is
+/// large.
+pub(in crate::operator) const SMALLEST_PART: usize = 16;
