@@ -425,7 +425,9 @@ fn what_is_known_of_them_is_told() {
     assert!(gather.max(tell) <= pause && pause <= gather + tell, "{first}");
     let second = told(&["--checkpoint-dir", "state", "--summary", "json", "--resume"]);
     assert_eq!(second["restored"].as_u64(), Some(completed));
-    assert_eq!(second["last"].as_u64(), Some(completed + 1));
+    // One at the end, and before it as many as there was time for.
+    let more = second["completed"].as_u64().filter(|more| *more >= 1).expect("some more");
+    assert_eq!(second["last"].as_u64(), Some(completed + more));
     assert_eq!(
         told(&["--checkpoint-dir", "other", "--summary", "json"])["restored"],
         serde_json::Value::Null

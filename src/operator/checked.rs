@@ -32,6 +32,8 @@ pub(super) struct Checked {
     rows_in: u64,
     counts: RowCounts,
     watermark: Option<Watermark>,
+    /// The input has ended, and all was given.
+    ended: bool,
     finished: bool,
 }
 
@@ -53,6 +55,7 @@ impl Checked {
             rows_in: 0,
             counts: RowCounts::default(),
             watermark: None,
+            ended: false,
             finished: false,
         }
     }
@@ -256,7 +259,9 @@ impl Operator for Checked {
     }
 
     fn go_on(&mut self, out: &mut Output) -> Result<(), Error> {
-        self.watch(out, |operator, out| operator.go_on(out))
+        self.watch(out, |operator, out| operator.go_on(out))?;
+        self.finished = self.ended && !self.operator.is_at_work();
+        Ok(())
     }
 
     fn open(&mut self, now_us: i64) {
@@ -277,8 +282,9 @@ impl Operator for Checked {
     }
 
     fn finish(&mut self, out: &mut Output) -> Result<(), Error> {
+        self.ended = true;
         self.watch(out, |operator, out| operator.finish(out))?;
-        self.finished = true;
+        self.finished = !self.operator.is_at_work();
         Ok(())
     }
 

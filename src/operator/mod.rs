@@ -205,7 +205,7 @@ pub trait Operator: Send {
         Ok(())
     }
 
-    /// Whether it has more to give for the last call: one that gives many rows for a few gives them piece by piece, so that
+    /// Whether it has more to give for the last call, that of the end, too: one that gives many rows for a few gives them piece by piece, so that
     /// not all of them are in memory at once, and it can be stopped. Nothing but [`Operator::go_on`] is called then.
     fn is_at_work(&self) -> bool {
         false

@@ -38,6 +38,8 @@ pub(super) struct Link {
     meter: Meter,
     /// Its part of the memory of all jobs, if somebody limits that.
     share: Option<Share>,
+    /// Its input has ended, and it may have more to give.
+    ends: bool,
 }
 
 /// An operator whose place in a task is not known yet.
@@ -62,7 +64,16 @@ impl LooseLink {
         let Self { node, operator, late } = self;
         let report = OperatorReport::new(node, operator.name());
         let meter = Meter::new(task, place);
-        Link { operator, output: Output::default(), report, said: None, late, meter, share: None }
+        Link {
+            operator,
+            output: Output::default(),
+            report,
+            said: None,
+            late,
+            meter,
+            share: None,
+            ends: false,
+        }
     }
 }
 
@@ -649,8 +660,9 @@ fn feed(chain: &mut [Link], end: &mut End, element: StreamElement) -> Result<(),
             let finished = operator.finish(output);
             meter.released(started, output.rows());
             finished.map_err(|error| error.context(format_args!("operator \"{}\"", link.report.name)))?;
+            link.ends = true;
             pass_on(link, rest, end)?;
-            return feed(rest, end, StreamElement::End);
+            return pass_end(link, rest, end);
         }
     };
     result.map_err(|error| error.context(format_args!("operator \"{}\"", link.report.name)))?;
@@ -678,7 +690,17 @@ fn go_on(chain: &mut [Link], end: &mut End) -> Result<(), Error> {
     let went = link.operator.go_on(&mut link.output);
     link.meter.released(started, link.output.rows());
     went.map_err(|error| error.context(format_args!("operator \"{}\"", link.report.name)))?;
-    pass_on(link, rest, end)
+    pass_on(link, rest, end)?;
+    pass_end(link, rest, end)
+}
+
+/// Passes the end of the rows on, if it has come and all was given.
+fn pass_end(link: &mut Link, rest: &mut [Link], end: &mut End) -> Result<(), Error> {
+    if !link.ends || link.operator.is_at_work() {
+        return Ok(());
+    }
+    link.ends = false;
+    feed(rest, end, StreamElement::End)
 }
 
 fn pass_on(link: &mut Link, rest: &mut [Link], end: &mut End) -> Result<(), Error> {

@@ -25,7 +25,7 @@ use crate::stream::{StreamBatch, Watermark, event_times};
 
 /// Joins the rows of each window when it closes; without windows all rows at the end.
 ///
-/// Wakes on: watermarks. State: the rows of open windows; a window's are dropped together. Order: by
+/// Wakes on: watermarks, the end. State: the rows of open windows; a window's are dropped together. Order: by
 /// window; in it pairs as the rows of the first input came, then what has no pair. A row is late if
 /// the running watermark had closed its window; late rows are nobody's partner and never padded.
 ///
@@ -41,10 +41,18 @@ pub(in crate::operator) struct WindowJoin {
     /// By end, then start.
     open: BTreeMap<(i64, i64), OpenWindow>,
     watermark: i64,
-    /// The watermark up to which windows are closed now.
-    reached: Option<Watermark>,
+    /// Up to where windows are closed now.
+    reached: Option<Reached>,
     closing: Option<Closing>,
     late: Option<[LateRows; 2]>,
+}
+
+/// How far the input has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reached {
+    Watermark(Watermark),
+    /// To its end: there may be rows behind the last watermark, of what gives rows at the end.
+    End,
 }
 
 /// A window whose pairs are given piece by piece: those of the rows of its first input with all of its second, which are in
@@ -248,10 +256,10 @@ impl WindowJoin {
     }
 
     /// Whether a window is over.
-    fn is_due(&self, (end, _): (i64, i64), reached: Watermark) -> bool {
-        match self.windows {
-            Some(_) => self.assigner.close(end) <= reached.0,
-            None => reached == Watermark::MAX,
+    fn is_due(&self, (end, _): (i64, i64), reached: Reached) -> bool {
+        match reached {
+            Reached::Watermark(reached) => self.windows.is_some() && self.assigner.close(end) <= reached.0,
+            Reached::End => true,
         }
     }
 
@@ -269,8 +277,10 @@ impl WindowJoin {
                     }
                     None => {
                         self.reached = None;
-                        self.watermark = reached.0;
-                        out.watermark(reached);
+                        if let Reached::Watermark(reached) = reached {
+                            self.watermark = reached.0;
+                            out.watermark(reached);
+                        }
                         return Ok(());
                     }
                 }
@@ -391,7 +401,12 @@ impl Operator for WindowJoin {
     }
 
     fn process_watermark(&mut self, watermark: Watermark, out: &mut Output) -> Result<(), Error> {
-        self.reached = Some(watermark);
+        self.reached = Some(Reached::Watermark(watermark));
+        self.close_some(out)
+    }
+
+    fn finish(&mut self, out: &mut Output) -> Result<(), Error> {
+        self.reached = Some(Reached::End);
         self.close_some(out)
     }
 
@@ -658,10 +673,13 @@ mod tests {
             join.process_batch(batch(&own(0).iter().collect::<Vec<_>>()), &mut out).unwrap();
             join.process_second(batch(&own(1).iter().collect::<Vec<_>>()), &mut out).unwrap();
             join.process_watermark(Watermark::MAX, &mut out).unwrap();
-            let (pieces, given) = pieces(join.as_mut(), &mut out, 5 * BATCH_ROWS);
-            assert_eq!((pieces, given), (90_000 / (4 * BATCH_ROWS) + 1, rows), "{kind:?}");
+            let at_watermark = pieces(join.as_mut(), &mut out, 5 * BATCH_ROWS);
             join.finish(&mut out).unwrap();
-            assert_eq!((out.rows(), join.state()), (0, StateSize::default()));
+            let at_end = pieces(join.as_mut(), &mut out, 5 * BATCH_ROWS);
+            let (all, nothing) = ((90_000 / (4 * BATCH_ROWS) + 1, rows), (1, 0));
+            let expected = if has_windows { (all, nothing) } else { (nothing, all) };
+            assert_eq!((at_watermark, at_end), expected, "{kind:?}");
+            assert_eq!(join.state(), StateSize::default());
             assert_eq!(out.counts.used + out.counts.filtered, 602);
         }
     }
