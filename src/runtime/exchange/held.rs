@@ -125,6 +125,13 @@ impl Held {
         self.ends_in_rows && self.batches.last().is_some_and(|batch| batch.running.is_some())
     }
 
+    /// Whether the rows can't stand in one batch with those before them: a row that is given several times comes again.
+    pub(super) fn is_ahead_of(&self, batch: &StreamBatch) -> bool {
+        let first = batch.running.as_ref().and_then(|running| running.values().first().copied());
+        let last = self.batches.last().and_then(|last| last.running.as_ref()?.last());
+        first.zip(last).is_some_and(|(first, last)| first < last.0)
+    }
+
     pub(super) fn add_rows(&mut self, batch: StreamBatch) {
         if batch.num_rows() == 0 {
             return;
@@ -195,7 +202,8 @@ impl Held {
     /// The rows of each target, as number of the batch and of the row in it.
     fn part(&mut self, batches: &[StreamBatch]) -> Result<Vec<Vec<(usize, usize)>>, Error> {
         let rows: usize = batches.iter().map(StreamBatch::num_rows).sum();
-        let mut parts = vec![Vec::with_capacity(rows / self.targets + 1); self.targets];
+        let mut parts: Vec<Vec<_>> =
+            (0..self.targets).map(|_| Vec::with_capacity(rows / self.targets + 1)).collect();
         for (number, batch) in batches.iter().enumerate() {
             let columns: Vec<_> = self.keys.iter().map(|key| batch.rows.column(*key).clone()).collect();
             hash_keys(&columns, batch.num_rows(), &mut self.hashes)?;
@@ -207,7 +215,8 @@ impl Held {
     }
 }
 
-/// Some rows of several batches as one.
+/// Some rows of several batches, one at least, as one batch. They are gathered at once, not after the batches were brought
+/// together: that takes as many instructions, but more memory and so more time.
 fn piece(batches: &[StreamBatch], part: &[(usize, usize)]) -> Result<StreamBatch, Error> {
     let fault = |error| Error::internal("exchange", error);
     let schema = batches[0].rows.schema();
@@ -223,13 +232,18 @@ fn piece(batches: &[StreamBatch], part: &[(usize, usize)]) -> Result<StreamBatch
         let kind = |(batch, row): (usize, usize)| kinds[batch].map_or(RowKind::Insert, |kinds| kinds[row]);
         RowKinds::new(kinds_of(part, kind, |(batch, row)| (batch, row + 1)))
     });
-    let running: Option<Vec<_>> =
-        batches.iter().map(|batch| batch.running.as_ref().map(RunningWatermark::values)).collect();
-    let running = running.map(|running| {
-        RunningWatermark::new(part.iter().map(|(batch, row)| running[*batch][*row]).collect::<Vec<i64>>())
-    });
-    let of_batches = part.chunk_by(|one, other| one.0 == other.0).map(|rows| batches[rows[0].0].arrived);
-    let arrived = of_batches.min().unwrap_or(batches[0].arrived);
+    let mut running =
+        batches.iter().all(|batch| batch.running.is_some()).then(|| Vec::with_capacity(part.len()));
+    let mut arrived = batches[part[0].0].arrived;
+    for part in part.chunk_by(|one, other| one.0 == other.0) {
+        let batch = &batches[part[0].0];
+        arrived = arrived.min(batch.arrived);
+        if let (Some(all), Some(of_batch)) = (&mut running, &batch.running) {
+            let values = of_batch.values();
+            all.extend(part.iter().map(|(_, row)| values[*row]));
+        }
+    }
+    let running = running.map(RunningWatermark::new);
     Ok(StreamBatch { rows, kinds, running, arrived })
 }
 

@@ -74,7 +74,7 @@ impl Outputs {
         match element {
             StreamElement::Batch(batch) => {
                 // It had waited for a watermark, and none came.
-                if held.is_enough() {
+                if held.is_enough() || held.is_ahead_of(&batch) {
                     self.hand_on()?;
                 }
                 let Some(held) = &mut self.held else { return Ok(()) };
@@ -144,7 +144,7 @@ pub(super) fn spread(
     let rows = batch.num_rows();
     let columns: Vec<_> = keys.iter().map(|key| batch.rows.column(*key).clone()).collect();
     hash_keys(&columns, rows, hashes)?;
-    let mut parts: Vec<Vec<u32>> = vec![Vec::with_capacity(rows / count + 1); count];
+    let mut parts: Vec<Vec<u32>> = (0..count).map(|_| Vec::with_capacity(rows / count + 1)).collect();
     for (row, hash) in hashes.iter().enumerate() {
         parts[subtask_of(*hash, count)].push(row as u32);
     }

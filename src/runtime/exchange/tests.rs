@@ -276,6 +276,20 @@ fn what_is_enough_does_not_wait_for_a_watermark_that_does_not_come() {
     assert_eq!(rows, 16);
 }
 
+/// As those of grouping sets do.
+#[test]
+fn rows_that_come_again_stand_in_a_batch_of_their_own() {
+    let mut exchange = Exchange::new(2, 100, true);
+    for _ in 0..3 {
+        exchange.rows(0, 10);
+        exchange.rows(10, 10);
+    }
+    exchange.outputs.hand_on().unwrap();
+    for taken in exchange.taken() {
+        assert!(taken.len() == 3 && taken.iter().all(|rows| *rows == taken[0]), "{taken:?}");
+    }
+}
+
 #[test]
 fn a_status_and_the_end_come_behind_all_that_was_before_them() {
     let mut exchange = Exchange::new(2, 100, true);
