@@ -1,8 +1,8 @@
 //! Rows on their way to several tasks, kept until pieces of some size are together.
 //!
 //! A batch that is cut for 64 tasks gives each of them little, and each piece costs its receiver a wake-up and the fixed
-//! part of what operators do. So batches wait here, whole, and are cut together; of the watermarks between them only the last
-//! one goes on, behind the rows. What waited goes on when it is enough, when it has waited for so long, and before the task
+//! part of what operators do. So batches wait here, whole. Those that would give small pieces are cut together; those that
+//! would not only spare wake-ups. Of the watermarks between them only the last one goes on, behind the rows. What waited goes on when it is enough, when it has waited for so long, and before the task
 //! does anything but work: see [`super::Outputs`].
 
 use std::sync::Arc;
@@ -25,9 +25,13 @@ const FEWEST_TURNS: usize = 4;
 const TARGETS_A_TURN: usize = 4;
 /// This part of a full batch is a piece of good size.
 const PIECES_A_BATCH: usize = 8;
+/// So many full batches are enough, however few receivers there are.
+const FEWEST_BATCHES: usize = 4;
 
 /// How much is kept together, and for how long.
 pub(in crate::runtime) struct Pace {
+    /// So many rows are cut together at least, where there are as many.
+    group_rows: usize,
     /// So many rows are enough.
     rows: usize,
     /// And so many batches or watermarks, however few rows there are.
@@ -49,10 +53,11 @@ impl Pace {
         clock: Arc<dyn Clock>,
         is_patient: bool,
     ) -> Self {
-        // All of them together keep no more than one of them would.
-        let pieces = targets * batch_rows.div_ceil(PIECES_A_BATCH) / senders.max(1);
+        let group_rows = targets * batch_rows.div_ceil(PIECES_A_BATCH);
+        // All of them together keep not much more than one of them would.
+        let rows = (group_rows.max(FEWEST_BATCHES * batch_rows) / senders.max(1)).max(batch_rows);
         let turns = FEWEST_TURNS + targets / TARGETS_A_TURN;
-        Self { rows: pieces.max(batch_rows), turns, longest_us: micros(longest), clock, is_patient }
+        Self { group_rows, rows, turns, longest_us: micros(longest), clock, is_patient }
     }
 }
 
@@ -62,7 +67,11 @@ pub(super) struct Held {
     /// Columns whose hash picks the target.
     keys: Vec<usize>,
     targets: usize,
-    batches: Vec<StreamBatch>,
+    /// Batches that are cut together.
+    groups: Vec<Vec<StreamBatch>>,
+    /// Rows of the last group, batches and rows of all.
+    group_rows: usize,
+    batches: usize,
     rows: usize,
     /// Behind so many of the batches, for a target.
     markers: Vec<(usize, usize, LatencyMarker)>,
@@ -83,7 +92,9 @@ impl Held {
             pace,
             keys,
             targets,
-            batches: Vec::new(),
+            groups: Vec::new(),
+            group_rows: 0,
+            batches: 0,
             rows: 0,
             markers: Vec::new(),
             watermark: None,
@@ -120,16 +131,25 @@ impl Held {
         }
     }
 
-    /// Whether a watermark is to follow before it goes on, though it is enough.
-    pub(super) fn waits_for_watermark(&self) -> bool {
-        self.ends_in_rows && self.batches.last().is_some_and(|batch| batch.running.is_some())
+    fn last(&self) -> Option<&StreamBatch> {
+        self.groups.last().and_then(|group| group.last())
     }
 
-    /// Whether the rows can't stand in one batch with those before them: a row that is given several times comes again.
-    pub(super) fn is_ahead_of(&self, batch: &StreamBatch) -> bool {
-        let first = batch.running.as_ref().and_then(|running| running.values().first().copied());
-        let last = self.batches.last().and_then(|last| last.running.as_ref()?.last());
-        first.zip(last).is_some_and(|(first, last)| first < last.0)
+    /// Whether a watermark is to follow before it goes on, though it is enough.
+    pub(super) fn waits_for_watermark(&self) -> bool {
+        self.ends_in_rows && self.last().is_some_and(|batch| batch.running.is_some())
+    }
+
+    /// Whether the rows can stand in one batch with those before them: not where a row is given several times and comes
+    /// again.
+    fn fits(&self, batch: &StreamBatch) -> bool {
+        match (self.last().map(|last| &last.running), &batch.running) {
+            (Some(Some(last)), Some(running)) => {
+                running.values().first().copied().map(Watermark) >= last.last()
+            }
+            (Some(None), None) => true,
+            (Some(_), _) | (None, _) => false,
+        }
     }
 
     pub(super) fn add_rows(&mut self, batch: StreamBatch) {
@@ -138,9 +158,17 @@ impl Held {
         }
         self.begin();
         self.ends_in_rows = true;
-        self.rows += batch.num_rows();
         self.turns += usize::from(batch.running.is_none());
-        self.batches.push(batch);
+        if self.group_rows >= self.pace.group_rows || self.targets == 1 || !self.fits(&batch) {
+            self.groups.push(Vec::new());
+            self.group_rows = 0;
+        }
+        self.batches += 1;
+        self.rows += batch.num_rows();
+        self.group_rows += batch.num_rows();
+        if let Some(group) = self.groups.last_mut() {
+            group.push(batch);
+        }
     }
 
     /// Rows that come later may go on before it: each of them tells its own watermark.
@@ -153,7 +181,7 @@ impl Held {
 
     pub(super) fn add_marker(&mut self, target: usize, marker: LatencyMarker) {
         self.begin();
-        self.markers.push((self.batches.len(), target, marker));
+        self.markers.push((self.batches, target, marker));
     }
 
     /// Gives each target its share, in order, and tells since when the first of it has waited.
@@ -162,34 +190,29 @@ impl Held {
         mut give: impl FnMut(usize, Vec<StreamElement>, Instant),
     ) -> Result<(), Error> {
         let Some((_, since)) = self.since.take() else { return Ok(()) };
-        let batches = std::mem::take(&mut self.batches);
-        (self.rows, self.turns, self.ends_in_rows) = (0, 0, false);
-        let mut pieces: Vec<Option<StreamBatch>> = vec![None; self.targets];
-        let mut markers = vec![Vec::new(); self.targets];
-        match batches.as_slice() {
-            [batch] => {
-                spread(batch, &self.keys, self.targets, &mut self.hashes, |target, piece| {
-                    pieces[target] = Some(piece);
-                })?;
-                for (behind, target, marker) in self.markers.drain(..) {
-                    let rows =
-                        pieces[target].as_ref().filter(|_| behind > 0).map_or(0, StreamBatch::num_rows);
-                    markers[target].push((rows, marker));
-                }
+        let (groups, markers) = (std::mem::take(&mut self.groups), std::mem::take(&mut self.markers));
+        (self.group_rows, self.batches, self.rows) = (0, 0, 0);
+        (self.turns, self.ends_in_rows) = (0, false);
+        let mut shares: Vec<Vec<StreamElement>> = (0..self.targets).map(|_| Vec::new()).collect();
+        let mut markers = markers.into_iter().peekable();
+        let mut before = 0;
+        for group in groups {
+            let cut = self.cut(&group)?;
+            let mut placed = Vec::new();
+            while let Some((behind, target, marker)) =
+                markers.next_if(|(behind, ..)| *behind <= before + group.len())
+            {
+                placed.push((target, cut.rows_of(target, behind - before), marker));
             }
-            batches => {
-                let parts = self.part(batches)?;
-                for (part, given) in parts.iter().zip(&mut pieces).filter(|(part, _)| !part.is_empty()) {
-                    *given = Some(piece(batches, part)?);
-                }
-                for (behind, target, marker) in self.markers.drain(..) {
-                    let rows = parts[target].partition_point(|(batch, _)| *batch < behind);
-                    markers[target].push((rows, marker));
-                }
+            before += group.len();
+            for (target, (piece, share)) in cut.pieces.into_iter().zip(&mut shares).enumerate() {
+                let markers = placed.iter().filter(|(picked, ..)| *picked == target);
+                add_to(share, piece, markers.map(|(_, rows, marker)| (*rows, *marker)));
             }
         }
-        let mut shares: Vec<_> =
-            pieces.into_iter().zip(markers).map(|(piece, markers)| share(piece, markers)).collect();
+        for (_, target, marker) in markers {
+            shares[target].push(StreamElement::Latency(marker));
+        }
         if let Some(watermark) = self.watermark.take() {
             shares.iter_mut().for_each(|share| share.push(StreamElement::Watermark(watermark)));
         }
@@ -199,8 +222,18 @@ impl Held {
         Ok(())
     }
 
-    /// The rows of each target, as number of the batch and of the row in it.
-    fn part(&mut self, batches: &[StreamBatch]) -> Result<Vec<Vec<(usize, usize)>>, Error> {
+    /// The rows of each target.
+    fn cut(&mut self, batches: &[StreamBatch]) -> Result<Cut, Error> {
+        if let [batch] = batches {
+            let mut pieces = vec![None; self.targets];
+            match pieces.as_mut_slice() {
+                [all] => *all = Some(batch.clone()),
+                pieces => spread(batch, &self.keys, self.targets, &mut self.hashes, |target, piece| {
+                    pieces[target] = Some(piece);
+                })?,
+            }
+            return Ok(Cut { pieces, parts: None });
+        }
         let rows: usize = batches.iter().map(StreamBatch::num_rows).sum();
         let mut parts: Vec<Vec<_>> =
             (0..self.targets).map(|_| Vec::with_capacity(rows / self.targets + 1)).collect();
@@ -211,7 +244,27 @@ impl Held {
                 parts[subtask_of(*hash, self.targets)].push((number, row));
             }
         }
-        Ok(parts)
+        let gather = |part: &Vec<_>| (!part.is_empty()).then(|| piece(batches, part)).transpose();
+        let pieces = parts.iter().map(gather).collect::<Result<_, _>>()?;
+        Ok(Cut { pieces, parts: Some(parts) })
+    }
+}
+
+/// Some batches, cut for all targets.
+struct Cut {
+    pieces: Vec<Option<StreamBatch>>,
+    /// Of several batches: the rows of each target, as number of the batch and of the row in it.
+    parts: Option<Vec<Vec<(usize, usize)>>>,
+}
+
+impl Cut {
+    /// How many rows of the first so many batches a target has.
+    fn rows_of(&self, target: usize, batches: usize) -> usize {
+        match &self.parts {
+            Some(parts) => parts[target].partition_point(|(batch, _)| *batch < batches),
+            None if batches == 0 => 0,
+            None => self.pieces[target].as_ref().map_or(0, StreamBatch::num_rows),
+        }
     }
 }
 
@@ -247,25 +300,22 @@ fn piece(batches: &[StreamBatch], part: &[(usize, usize)]) -> Result<StreamBatch
     Ok(StreamBatch { rows, kinds, running, arrived })
 }
 
-/// Rows, and markers that stand behind so many of them.
-fn share(piece: Option<StreamBatch>, markers: Vec<(usize, LatencyMarker)>) -> Vec<StreamElement> {
-    let mut share = Vec::with_capacity(2 + markers.len());
-    let Some(mut rest) = piece else {
-        share.extend(markers.into_iter().map(|(_, marker)| StreamElement::Latency(marker)));
-        return share;
-    };
+/// Adds rows, and markers that stand behind so many of them.
+fn add_to(
+    share: &mut Vec<StreamElement>,
+    piece: Option<StreamBatch>,
+    markers: impl Iterator<Item = (usize, LatencyMarker)>,
+) {
+    let mut rest = piece;
     let mut given = 0;
     for (rows, marker) in markers {
-        if rows > given {
-            let (before, behind) = (rest.slice(0, rows - given), rest.num_rows() - (rows - given));
-            share.push(StreamElement::Batch(before));
-            rest = rest.slice(rows - given, behind);
+        if let Some(piece) = rest.take_if(|_| rows > given) {
+            let (before, behind) = (rows - given, piece.num_rows() - (rows - given));
+            share.push(StreamElement::Batch(piece.slice(0, before)));
+            rest = (behind > 0).then(|| piece.slice(before, behind));
             given = rows;
         }
         share.push(StreamElement::Latency(marker));
     }
-    if rest.num_rows() > 0 {
-        share.push(StreamElement::Batch(rest));
-    }
-    share
+    share.extend(rest.map(StreamElement::Batch));
 }

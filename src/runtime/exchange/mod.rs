@@ -1,6 +1,6 @@
 //! Where a task's output goes: to nobody, to one task, or spread over several by key.
 //!
-//! What goes to several tasks is [held] back until pieces of some size are together. It goes on with all that came
+//! What goes to several tasks, or to one from several, is [held] back until pieces of some size are together. It goes on with all that came
 //! before it, in order; when, is no part of any result.
 
 mod held;
@@ -21,7 +21,7 @@ use crate::stream::{RowKind, RowKinds, RunningWatermark, StreamBatch, StreamElem
 /// The outputs of a task.
 pub(super) struct Outputs {
     senders: Vec<Sender>,
-    /// Where there are several: what they have not been given yet.
+    /// What they have not been given yet, where anything is held back.
     held: Option<Held>,
     /// Picks the channel that a marker takes; seeded, so that a run can be repeated.
     marker_state: u64,
@@ -36,6 +36,11 @@ impl Outputs {
     /// Everything to one task.
     pub(super) fn single(sender: Sender) -> Self {
         Self { senders: vec![sender], ..Self::none() }
+    }
+
+    /// Everything to one task to which others give, too.
+    pub(super) fn one_of(sender: Sender, pace: Pace) -> Self {
+        Self { senders: vec![sender], held: Some(Held::new(pace, Vec::new(), 1)), marker_state: 1 }
     }
 
     /// Rows by the hash of `keys`; everything else, but for markers, to all.
@@ -74,7 +79,7 @@ impl Outputs {
         match element {
             StreamElement::Batch(batch) => {
                 // It had waited for a watermark, and none came.
-                if held.is_enough() || held.is_ahead_of(&batch) {
+                if held.is_enough() {
                     self.hand_on()?;
                 }
                 let Some(held) = &mut self.held else { return Ok(()) };

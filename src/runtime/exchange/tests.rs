@@ -50,8 +50,10 @@ impl Exchange {
     fn new(targets: usize, full: usize, is_patient: bool) -> Self {
         let signal = Arc::new(Signal::default());
         let (senders, receivers) = (0..targets).map(|_| channel(1_000_000, &signal, &signal)).unzip();
-        let clock = Arc::new(VirtualClock::new(0));
-        let pace = Pace::new((1, targets), full, TIMEOUT, Arc::clone(&clock) as Arc<dyn Clock>, is_patient);
+        // Four full batches are enough, however few receivers there are.
+        let (batch_rows, clock) = (full.div_ceil(4), Arc::new(VirtualClock::new(0)));
+        let pace =
+            Pace::new((1, targets), batch_rows, TIMEOUT, Arc::clone(&clock) as Arc<dyn Clock>, is_patient);
         Self { outputs: Outputs::hash(senders, vec![0], pace, 7), receivers, clock }
     }
 
@@ -217,8 +219,12 @@ fn rows_wait_until_they_are_enough_and_take_the_last_watermark_along() {
     exchange.watermark(3);
     assert!(!exchange.outputs.hold_back());
     let taken = exchange.taken();
-    assert!(taken.iter().all(|taken| taken.len() == 2 && taken[1] == "w3"), "{taken:?}");
-    let mut rows: Vec<&str> = taken.iter().flat_map(|taken| taken[0].split(' ')).collect();
+    let mut rows = Vec::new();
+    for taken in &taken {
+        let (last, before) = taken.split_last().unwrap();
+        assert_eq!(last, "w3");
+        rows.extend(before.iter().flat_map(|rows| rows.split(' ')));
+    }
     rows.sort_unstable();
     assert_eq!(rows, ["0", "1", "2", "3", "4", "5", "6", "7"]);
 }
@@ -279,7 +285,7 @@ fn what_is_enough_does_not_wait_for_a_watermark_that_does_not_come() {
 /// As those of grouping sets do.
 #[test]
 fn rows_that_come_again_stand_in_a_batch_of_their_own() {
-    let mut exchange = Exchange::new(2, 100, true);
+    let mut exchange = Exchange::new(2, 1_600, true);
     for _ in 0..3 {
         exchange.rows(0, 10);
         exchange.rows(10, 10);
@@ -287,6 +293,38 @@ fn rows_that_come_again_stand_in_a_batch_of_their_own() {
     exchange.outputs.hand_on().unwrap();
     for taken in exchange.taken() {
         assert!(taken.len() == 3 && taken.iter().all(|rows| *rows == taken[0]), "{taken:?}");
+    }
+}
+
+/// One target is given the batches as they are.
+#[test]
+fn batches_for_one_are_not_brought_together() {
+    let signal = Arc::new(Signal::default());
+    let (sender, receiver) = channel(1_000_000, &signal, &signal);
+    let clock = Arc::new(VirtualClock::new(0));
+    let pace = Pace::new((8, 1), 100, TIMEOUT, Arc::clone(&clock) as Arc<dyn Clock>, true);
+    let mut exchange = Exchange { outputs: Outputs::one_of(sender, pace), receivers: vec![receiver], clock };
+    exchange.rows(0, 2);
+    exchange.watermark(1);
+    exchange.rows(2, 2);
+    exchange.watermark(2);
+    assert_eq!(exchange.taken(), [[""; 0]]);
+    exchange.outputs.hand_on().unwrap();
+    assert_eq!(exchange.taken(), [["0 1", "2 3", "w2"]]);
+}
+
+/// Where the pieces of each batch are large, only wake-ups are spared.
+#[test]
+fn large_batches_are_cut_one_by_one() {
+    let mut exchange = Exchange::new(2, 400, true);
+    for first in [0, 100, 200] {
+        exchange.rows(first, 100);
+    }
+    exchange.watermark(1);
+    assert!(exchange.outputs.hold_back());
+    exchange.outputs.hand_on().unwrap();
+    for taken in exchange.taken() {
+        assert!(taken.len() == 4 && taken[3] == "w1", "{taken:?}");
     }
 }
 
@@ -319,7 +357,7 @@ fn receivers_see_since_when_the_first_rows_wait() {
 
 #[test]
 fn rows_of_several_batches_have_the_oldest_stamp_of_them() {
-    let mut exchange = Exchange::new(2, 100, true);
+    let mut exchange = Exchange::new(2, 1_600, true);
     let older = batch(30, 30, None);
     let newer = StreamBatch { arrived: older.arrived + Duration::from_secs(1), ..batch(0, 30, None) };
     let oldest = older.arrived;

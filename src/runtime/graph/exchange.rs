@@ -83,7 +83,13 @@ impl Builder<'_> {
             return Ok(only);
         }
         let signal = Arc::new(Signal::default());
-        let receivers = stage.into_iter().map(|draft| self.connect(draft, &signal)).collect();
+        let ends = (stage.len(), 1);
+        let receivers = stage.into_iter().map(|draft| {
+            let (sender, receiver) = channel(self.options.channel_rows(), &draft.signal, &signal);
+            self.complete(draft, Ending::Outputs(Outputs::one_of(sender, self.pace(ends, bounded))));
+            receiver
+        });
+        let receivers = receivers.collect();
         let mut draft = self.joined(name, id, receivers, signal, order_of(bounded), schema);
         draft.in_step = true;
         Ok(draft)
@@ -174,11 +180,16 @@ impl Builder<'_> {
                 senders.push(sender);
                 receivers[target].push(receiver);
             }
-            let JobOptions { batch_rows, buffer_timeout, clock, seed, .. } = self.options;
-            let pace = Pace::new(ends, *batch_rows, *buffer_timeout, Arc::clone(&clock.0), bounded);
-            let outputs = Outputs::hash(senders, keys.to_vec(), pace, *seed);
+            let pace = self.pace(ends, bounded);
+            let outputs = Outputs::hash(senders, keys.to_vec(), pace, self.options.seed);
             self.complete(draft, Ending::Outputs(outputs));
         }
+    }
+
+    /// How much so many tasks hold back of what they give to so many others.
+    fn pace(&self, ends: (usize, usize), bounded: bool) -> Pace {
+        let JobOptions { batch_rows, buffer_timeout, clock, .. } = self.options;
+        Pace::new(ends, *batch_rows, *buffer_timeout, Arc::clone(&clock.0), bounded)
     }
 
     /// Ends a task in a channel to the task that sleeps on `receiver`.
