@@ -26,7 +26,7 @@ pub(crate) fn hash_keys(keys: &[ArrayRef], rows: usize, hashes: &mut Vec<u64>) -
 /// The subtask, of so many, that has the keys with this hash.
 pub(crate) fn subtask_of(hash: u64, subtasks: usize) -> usize {
     // The upper half: the tables behind the exchange use the lower bits.
-    ((hash >> 32) as usize) % subtasks
+    ((hash >> 32) as u32 % subtasks as u32) as usize
 }
 
 /// Values that are one group must have one hash: −0.0 is 0.0 and every NaN is the same.

@@ -29,6 +29,8 @@ pub(super) struct Signal {
 #[derive(Debug, Default)]
 struct Raised {
     is_raised: bool,
+    /// Somebody sleeps. To wake nobody costs a call of the system, too.
+    is_waited_for: bool,
     /// Of one who waits without a thread.
     waker: Option<Waker>,
 }
@@ -36,12 +38,14 @@ struct Raised {
 impl Signal {
     /// Wakes the task, or keeps it from its next sleep.
     pub(super) fn notify(&self) {
-        let waker = {
+        let (waker, sleeps) = {
             let mut raised = lock(&self.raised);
-            raised.is_raised = true;
-            raised.waker.take()
+            let is_first = !std::mem::replace(&mut raised.is_raised, true);
+            (raised.waker.take(), is_first && raised.is_waited_for)
         };
-        self.changed.notify_one();
+        if sleeps {
+            self.changed.notify_one();
+        }
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -60,10 +64,12 @@ impl Signal {
     pub(super) fn wait(&self, timeout: Duration) {
         let mut raised = lock(&self.raised);
         if !raised.is_raised {
+            raised.is_waited_for = true;
             raised = self
                 .changed
                 .wait_timeout(raised, timeout)
                 .map_or_else(|poisoned| poisoned.into_inner().0, |(guard, _)| guard);
+            raised.is_waited_for = false;
         }
         raised.is_raised = false;
     }
@@ -150,13 +156,20 @@ impl Sender {
 
     /// Hands on an element; never waits. What nobody listens to is dropped.
     pub(super) fn send(&self, element: StreamElement) {
+        self.send_all([element], Instant::now());
+    }
+
+    /// Hands on elements at once, the first of which could have come at `since`; never waits.
+    pub(super) fn send_all(&self, elements: impl IntoIterator<Item = StreamElement>, since: Instant) {
         {
             let mut queue = lock(&self.0.queue);
             if queue.receiver_gone {
                 return;
             }
-            self.0.rows.fetch_add(rows_of(&element), Ordering::AcqRel);
-            queue.elements.push_back((element, Instant::now()));
+            for element in elements {
+                self.0.rows.fetch_add(rows_of(&element), Ordering::AcqRel);
+                queue.elements.push_back((element, since));
+            }
         }
         self.0.receiver.notify();
     }

@@ -350,7 +350,16 @@ impl Stepped {
             // It was full, if only since its last turn.
             clock.was(Activity::BackPressured);
         }
-        let step = catch_unwind(AssertUnwindSafe(|| task.step(&self.stops.cancel)));
+        // What it holds back for others may go on at any moment; here it does not wait for time to pass.
+        let held_back = task.holds_back();
+        let schedule = &mut self.schedule;
+        let step = catch_unwind(AssertUnwindSafe(|| {
+            let worked = task.step(&self.stops.cancel)?;
+            if task.holds_back() && schedule.draw(3, 0) == 0 {
+                task.hand_on()?;
+            }
+            Ok(worked)
+        }));
         match step.unwrap_or_else(|panic| Err(Error::internal(&task.name, panic_text(panic.as_ref()))))? {
             Worked::Done => {
                 clock.turn_to(if task.has_room() { Activity::Idle } else { Activity::BackPressured });
@@ -358,11 +367,11 @@ impl Stepped {
             }
             Worked::Full => {
                 clock.turn_to(Activity::BackPressured);
-                Ok(false)
+                Ok(held_back)
             }
             Worked::Waiting => {
                 clock.turn_to(Activity::Idle);
-                Ok(false)
+                Ok(held_back)
             }
             Worked::Over => {
                 task.end();

@@ -176,9 +176,34 @@ impl End {
         }
     }
 
+    /// Whether something is held back that is to go to others.
+    fn holds_back(&self) -> bool {
+        match self {
+            Self::Outputs(outputs) => outputs.hold_back(),
+            Self::Sink(..) => false,
+        }
+    }
+
+    /// Gives others what is held back.
+    fn hand_on(&mut self) -> Result<(), Error> {
+        match self {
+            Self::Outputs(outputs) => outputs.hand_on(),
+            Self::Sink(..) => Ok(()),
+        }
+    }
+
+    /// When something has been held back for long enough.
+    fn due_us(&self) -> Option<i64> {
+        match self {
+            Self::Outputs(outputs) => outputs.due_us(),
+            Self::Sink(..) => None,
+        }
+    }
+
     fn flush(&mut self) -> Result<(), Error> {
         match self {
-            Self::Outputs(_) => Ok(()),
+            // There is nothing else to do.
+            Self::Outputs(outputs) => outputs.hand_on_due(true),
             Self::Sink(sink, _, meter) => {
                 meter.enter();
                 sink.flush()
@@ -354,14 +379,30 @@ impl Task {
             return Ok(Worked::Over);
         }
         if !self.has_room() {
+            // Who waits must not have what others wait for.
+            self.end.hand_on()?;
             self.input.pause();
             return Ok(Worked::Full);
         }
         self.cells.clock.turn_to(Activity::Works(0));
-        if !self.is_at_work() && self.fire_timers()? {
-            return Ok(Worked::Done);
+        let worked = match !self.is_at_work() && self.fire_timers()? {
+            true => Worked::Done,
+            false => self.work_on()?,
+        };
+        if let End::Outputs(outputs) = &mut self.end {
+            outputs.hand_on_due(false)?;
         }
-        self.work_on()
+        Ok(worked)
+    }
+
+    /// Whether something is held back that is to go to other tasks.
+    pub(super) fn holds_back(&self) -> bool {
+        self.end.holds_back()
+    }
+
+    /// Gives other tasks what is held back for them.
+    pub(super) fn hand_on(&mut self) -> Result<(), Error> {
+        self.end.hand_on()
     }
 
     /// Whether its first operator, which alone may have two inputs, has more to give of what it took.
@@ -434,7 +475,9 @@ impl Task {
         let now_us = self.cells.clock.elapsed_us();
         self.emit_marker(arrived, now_us)?;
         self.progress.ended = self.stop_if_satisfied()?;
-        if now_us.saturating_sub(self.progress.flushed_us) >= self.flush_interval_us {
+        if now_us.saturating_sub(self.progress.flushed_us) >= self.flush_interval_us
+            && matches!(self.end, End::Sink(..))
+        {
             self.end.flush()?;
             self.progress.flushed_us = now_us;
         }
@@ -472,19 +515,18 @@ impl Task {
 
     /// How long there can be nothing to do without an input.
     fn longest_nap(&self) -> Duration {
-        let until_timer = self.timers.as_ref().and_then(|clock| {
-            let next = self.chain.iter().filter_map(|link| link.operator.next_timer()).min()?;
-            let left = next.saturating_sub(clock.elapsed_us()).max(0);
-            Some(Duration::from_micros(left.unsigned_abs()))
-        });
-        until_timer.unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP)
+        let timers = self.timers.iter().flat_map(|_| &self.chain);
+        let timer = timers.filter_map(|link| link.operator.next_timer()).min();
+        let Some(next) = [timer, self.end.due_us()].into_iter().flatten().min() else { return LONGEST_SLEEP };
+        let left = next.saturating_sub(self.cells.clock.elapsed_us()).max(0);
+        Duration::from_micros(left.unsigned_abs()).min(LONGEST_SLEEP)
     }
 
     /// When time alone gives it something to do: timers of its operators, what its input does by itself.
     pub(super) fn next_due_us(&self) -> Option<i64> {
         let timers = self.timers.iter().flat_map(|_| &self.chain);
         let timer = timers.filter_map(|link| link.operator.next_timer()).min();
-        [timer, self.input.next_due_us()].into_iter().flatten().min()
+        [timer, self.input.next_due_us(), self.end.due_us()].into_iter().flatten().min()
     }
 
     /// How far its watermark lies behind the wall clock, if it reads a table and moves with that.

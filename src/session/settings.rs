@@ -69,7 +69,7 @@ const ALL: &[SettingInfo] = &[
         key: BUFFER_TIMEOUT,
         aliases: &["execution.buffer-timeout.interval"],
         default: "100 ms",
-        about: "How long a source waits before it sends a batch that is not full.",
+        about: "How long rows wait at most to go on together.",
         kind: Kind::Duration { least: Duration::ZERO },
     },
     SettingInfo {

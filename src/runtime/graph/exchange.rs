@@ -9,7 +9,8 @@ use super::{Builder, Stage, is_aligned, order_of};
 use crate::error::Error;
 use crate::plan::{AggregatePhase, Distribution, NodeId, Operation, PlanNode, WindowAggregateNode};
 use crate::runtime::channel::{Receiver, Signal, channel};
-use crate::runtime::exchange::Outputs;
+use crate::runtime::exchange::{Outputs, Pace};
+use crate::runtime::job::JobOptions;
 use crate::runtime::merge::Second;
 use crate::runtime::task::Place;
 
@@ -82,7 +83,13 @@ impl Builder<'_> {
             return Ok(only);
         }
         let signal = Arc::new(Signal::default());
-        let receivers = stage.into_iter().map(|draft| self.connect(draft, &signal)).collect();
+        let ends = (stage.len(), 1);
+        let receivers = stage.into_iter().map(|draft| {
+            let (sender, receiver) = channel(self.options.channel_rows(), &draft.signal, &signal);
+            self.complete(draft, Ending::Outputs(Outputs::one_of(sender, self.pace(ends, bounded))));
+            receiver
+        });
+        let receivers = receivers.collect();
         let mut draft = self.joined(name, id, receivers, signal, order_of(bounded), schema);
         draft.in_step = true;
         Ok(draft)
@@ -105,7 +112,8 @@ impl Builder<'_> {
             let stage = self.stage(self.input_of(exchange)?)?;
             match &exchange.operation {
                 Operation::Exchange(Distribution::Hash(keys)) if count > 1 => {
-                    self.spread_to(stage, keys, &signals, &mut receivers);
+                    let bounded = exchange.properties.bounded;
+                    self.spread_to(stage, keys, bounded, &signals, &mut receivers);
                     all_keys.push(keys.clone());
                 }
                 Operation::Exchange(_) => {
@@ -143,7 +151,7 @@ impl Builder<'_> {
         let count = self.options.parallelism;
         let signals: Vec<_> = (0..count).map(|_| Arc::new(Signal::default())).collect();
         let mut receivers: Vec<Vec<Receiver>> = (0..count).map(|_| Vec::new()).collect();
-        self.spread_to(stage, keys, &signals, &mut receivers);
+        self.spread_to(stage, keys, bounded, &signals, &mut receivers);
         let ends = receivers.into_iter().zip(signals).enumerate();
         ends.map(|(number, (receivers, signal))| {
             let name = format!("subtask {number}");
@@ -160,9 +168,11 @@ impl Builder<'_> {
         &mut self,
         stage: Stage,
         keys: &[usize],
+        bounded: bool,
         signals: &[Arc<Signal>],
         receivers: &mut [Vec<Receiver>],
     ) {
+        let ends = (stage.len(), signals.len());
         for draft in stage {
             let mut senders = Vec::with_capacity(signals.len());
             for (target, signal) in signals.iter().enumerate() {
@@ -170,9 +180,16 @@ impl Builder<'_> {
                 senders.push(sender);
                 receivers[target].push(receiver);
             }
-            let outputs = Outputs::hash(senders, keys.to_vec(), self.options.seed);
+            let pace = self.pace(ends, bounded);
+            let outputs = Outputs::hash(senders, keys.to_vec(), pace, self.options.seed);
             self.complete(draft, Ending::Outputs(outputs));
         }
+    }
+
+    /// How much so many tasks hold back of what they give to so many others.
+    fn pace(&self, ends: (usize, usize), bounded: bool) -> Pace {
+        let JobOptions { batch_rows, buffer_timeout, clock, .. } = self.options;
+        Pace::new(ends, *batch_rows, *buffer_timeout, Arc::clone(&clock.0), bounded)
     }
 
     /// Ends a task in a channel to the task that sleeps on `receiver`.

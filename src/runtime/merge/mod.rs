@@ -16,8 +16,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::RecordBatchOptions;
-use arrow::compute::{concat_batches, interleave_record_batch};
+use arrow::array::{ArrayRef, RecordBatchOptions};
+use arrow::compute::{concat, interleave};
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 
@@ -134,7 +134,9 @@ pub(in crate::runtime) struct Merge<I> {
     /// Of each batch in `ready`, since when its oldest rows wait.
     waits: VecDeque<Option<Instant>>,
     waited_since: Option<Instant>,
-    segments: Vec<(usize, StreamBatch)>,
+    /// What the rows that come next are of, with its input, and the rows.
+    sources: Vec<(usize, StreamBatch)>,
+    segments: Vec<Segment>,
     segment_rows: usize,
     segments_since: Option<Instant>,
     /// Inputs that are not finished, and whose turn it is among them.
@@ -159,10 +161,21 @@ pub(in crate::runtime) struct Second {
     pub(in crate::runtime) schema: SchemaRef,
 }
 
+/// Rows of a batch that follow each other.
+#[derive(Debug, Clone, Copy)]
+struct Segment {
+    /// The place of the batch in `sources`.
+    source: usize,
+    from: usize,
+    rows: usize,
+}
+
 #[derive(Debug)]
 struct InputState {
     /// The batch whose rows come next, and how many of them have been taken.
     head: Option<(StreamBatch, usize)>,
+    /// The place of that batch in `sources`, if segments are of it.
+    source: Option<usize>,
     /// Since when these rows wait to be taken.
     waits_since: Option<Instant>,
     /// No row that is still to come has a smaller key.
@@ -173,7 +186,14 @@ struct InputState {
 
 impl InputState {
     fn new() -> Self {
-        Self { head: None, waits_since: None, bound: Watermark::MIN, finished: false, idle: false }
+        Self {
+            head: None,
+            source: None,
+            waits_since: None,
+            bound: Watermark::MIN,
+            finished: false,
+            idle: false,
+        }
     }
 
     /// The key of the next row, or the bound of it.
@@ -212,6 +232,7 @@ impl<I: Inputs> Merge<I> {
             second: None,
             waits: VecDeque::new(),
             waited_since: None,
+            sources: Vec::new(),
             segments: Vec::new(),
             segment_rows: 0,
             segments_since: None,
@@ -419,34 +440,43 @@ impl<I: Inputs> Merge<I> {
                     markers.into_iter().map(|marker| Merged::Element(StreamElement::Latency(marker)));
                 self.ready.extend(markers);
             }
-            if self.states.iter().all(|state| state.finished && state.head.is_none()) {
+            let Some((input, limit)) = self.lowest_two() else {
                 self.flush()?;
                 self.end();
                 return Ok(true);
-            }
-            let keys = self.states.iter().enumerate();
-            let lowest =
-                keys.filter(|(_, s)| !(s.finished && s.head.is_none())).min_by_key(|(i, s)| (s.key(), *i));
-            let Some((input, state)) = lowest else { return Ok(false) };
-            if state.head.is_none() {
+            };
+            if self.states[input].head.is_none() {
                 // The input that is furthest behind has nothing to give yet.
                 return self.flush();
             }
-            self.take_run(input);
+            self.take_run(input, limit);
             if self.segment_rows >= self.batch_rows {
                 return self.flush();
             }
         }
     }
 
-    /// Moves the rows of `input` that come before those of all other inputs to the segments.
-    fn take_run(&mut self, input: usize) {
-        let others = self.states.iter().enumerate().filter(|(other, _)| *other != input);
-        let limit =
-            others.map(|(other, state)| (state.key(), other)).min().unwrap_or((Watermark::MAX, usize::MAX));
-        let since = self.states[input].waits_since;
-        let Some((batch, taken)) = &mut self.states[input].head else { return };
+    /// The input that is not finished whose row comes next, and the key and input of the row behind it, of all others.
+    fn lowest_two(&self) -> Option<(usize, (Watermark, usize))> {
+        let mut lowest: Option<(Watermark, usize)> = None;
+        let mut limit = (Watermark::MAX, usize::MAX);
+        for (input, state) in self.states.iter().enumerate() {
+            let is_over = state.finished && state.head.is_none();
+            let key = (state.key(), input);
+            match &mut lowest {
+                _ if is_over => limit = limit.min(key),
+                Some(before) if key > *before => limit = limit.min(key),
+                before => limit = before.replace(key).map_or(limit, |before| limit.min(before)),
+            }
+        }
+        lowest.map(|(_, input)| (input, limit))
+    }
+
+    /// Moves the rows of `input` that come before those of all other inputs, `limit`, to the segments.
+    fn take_run(&mut self, input: usize, limit: (Watermark, usize)) {
         let room = self.batch_rows - self.segment_rows;
+        let state = &mut self.states[input];
+        let Some((batch, taken)) = &mut state.head else { return };
         let left = (batch.num_rows() - *taken).min(room);
         let run = match &batch.running {
             Some(running) => running.values()[*taken..*taken + left]
@@ -459,15 +489,19 @@ impl<I: Inputs> Merge<I> {
             // Both forms of an update stay together: they have one running watermark.
             run += usize::from(kinds.values()[*taken + run - 1] == RowKind::UpdateBefore);
         }
-        self.segments_since = [self.segments_since, since].into_iter().flatten().min();
-        self.segments.push((input, batch.slice(*taken, run)));
+        self.segments_since = [self.segments_since, state.waits_since].into_iter().flatten().min();
+        let source = *state.source.get_or_insert_with(|| {
+            self.sources.push((input, batch.clone()));
+            self.sources.len() - 1
+        });
+        self.segments.push(Segment { source, from: *taken, rows: run });
         self.segment_rows += run;
         *taken += run;
         if *taken == batch.num_rows() {
             if let Some(last) = batch.running.as_ref().and_then(RunningWatermark::last) {
-                self.states[input].bound = self.states[input].bound.max(last);
+                state.bound = state.bound.max(last);
             }
-            self.states[input].head = None;
+            (state.head, state.source) = (None, None);
         }
     }
 
@@ -498,14 +532,15 @@ impl<I: Inputs> Merge<I> {
     fn flush(&mut self) -> Result<bool, Error> {
         let had_rows = !self.segments.is_empty();
         if had_rows {
-            let segments = std::mem::take(&mut self.segments);
+            let (sources, segments) = (std::mem::take(&mut self.sources), std::mem::take(&mut self.segments));
             self.segment_rows = 0;
+            self.states.iter_mut().for_each(|state| state.source = None);
             let (second, first): (Vec<_>, Vec<_>) =
-                segments.into_iter().partition(|(input, _)| self.is_second(*input));
+                segments.into_iter().partition(|segment| self.is_second(sources[segment.source].0));
             let since = self.segments_since.take();
             for segments in [first, second] {
-                let Some(input) = segments.first().map(|(input, _)| *input) else { continue };
-                let batch = self.join(input, segments)?;
+                let Some(input) = segments.first().map(|first| sources[first.source].0) else { continue };
+                let batch = self.join(input, &sources, &segments)?;
                 self.give(input, batch, since);
             }
         }
@@ -519,36 +554,35 @@ impl<I: Inputs> Merge<I> {
     }
 
     /// Segments of one stream, that of `input`, as one batch.
-    fn join(&self, input: usize, segments: Vec<(usize, StreamBatch)>) -> Result<StreamBatch, Error> {
-        let mut segments = segments;
-        if segments.len() == 1
-            && let Some((_, batch)) = segments.pop()
-        {
-            return self.relabel(input, batch);
+    fn join(
+        &self,
+        input: usize,
+        sources: &[(usize, StreamBatch)],
+        segments: &[Segment],
+    ) -> Result<StreamBatch, Error> {
+        if let [Segment { source, from, rows }] = segments {
+            return self.relabel(input, sources[*source].1.slice(*from, *rows));
         }
-        let rows: usize = segments.iter().map(|(_, batch)| batch.num_rows()).sum();
+        let rows: usize = segments.iter().map(|segment| segment.rows).sum();
         let mut running = Some(Vec::with_capacity(rows));
         let mut kinds = Vec::new();
         let mut arrived = None;
-        for (_, batch) in &segments {
+        for segment in segments {
+            let (batch, range) = (&sources[segment.source].1, segment.from..segment.from + segment.rows);
             match (&mut running, &batch.running) {
-                (Some(all), Some(some)) => all.extend_from_slice(some.values()),
+                (Some(all), Some(some)) => all.extend_from_slice(&some.values()[range.clone()]),
                 (_, None) => running = None,
                 (None, _) => {}
             }
             match &batch.kinds {
-                Some(some) => kinds.extend_from_slice(some.values()),
-                None => kinds.extend(std::iter::repeat_n(RowKind::Insert, batch.num_rows())),
+                Some(some) => kinds.extend_from_slice(&some.values()[range]),
+                None => kinds.extend(std::iter::repeat_n(RowKind::Insert, segment.rows)),
             }
             arrived = Some(arrived.map_or(batch.arrived, |oldest| batch.arrived.min(oldest)));
         }
-        let batches: Vec<RecordBatch> = segments
-            .into_iter()
-            .map(|(_, batch)| self.relabel(input, batch).map(|batch| batch.rows))
-            .collect::<Result<_, _>>()?;
         let all_inserts = kinds.iter().all(|kind| *kind == RowKind::Insert);
         Ok(StreamBatch {
-            rows: join_rows(self.schema_of(input), &batches, rows)?,
+            rows: join_rows(self.schema_of(input), sources, segments, rows)?,
             kinds: (!all_inserts).then(|| RowKinds::new(kinds)),
             running: running.map(RunningWatermark::new),
             arrived: arrived.unwrap_or_else(std::time::Instant::now),
@@ -689,19 +723,45 @@ impl<I: Inputs> Merge<I> {
     }
 }
 
-fn join_rows(schema: &SchemaRef, batches: &[RecordBatch], rows: usize) -> Result<RecordBatch, Error> {
+/// From this many rows a segment on, whole ranges of rows are copied, and not row by row.
+const LONG_SEGMENT: usize = 64;
+
+fn join_rows(
+    schema: &SchemaRef,
+    sources: &[(usize, StreamBatch)],
+    segments: &[Segment],
+    rows: usize,
+) -> Result<RecordBatch, Error> {
     let fault = |error| Error::internal("merge", error);
-    if schema.fields().is_empty() {
+    let whole = |columns: Vec<ArrayRef>, rows| {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        return RecordBatch::try_new_with_options(Arc::clone(schema), vec![], &options).map_err(fault);
+        RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(fault)
+    };
+    if rows / segments.len() >= LONG_SEGMENT || schema.fields().is_empty() {
+        let columns = (0..schema.fields().len()).map(|column| {
+            let slice = |segment: &Segment| {
+                sources[segment.source].1.rows.column(column).slice(segment.from, segment.rows)
+            };
+            let slices: Vec<ArrayRef> = segments.iter().map(slice).collect();
+            concat(&slices.iter().map(AsRef::as_ref).collect::<Vec<_>>()).map_err(fault)
+        });
+        return whole(columns.collect::<Result<_, _>>()?, rows);
     }
-    if rows / batches.len() >= 16 {
-        return concat_batches(schema, batches).map_err(fault);
-    }
+    // Only those that are meant: others may have other columns.
+    let mut places = vec![usize::MAX; sources.len()];
+    let mut used: Vec<&RecordBatch> = Vec::new();
     let mut indices = Vec::with_capacity(rows);
-    for (number, batch) in batches.iter().enumerate() {
-        indices.extend((0..batch.num_rows()).map(|row| (number, row)));
+    for Segment { source, from, rows } in segments {
+        if places[*source] == usize::MAX {
+            places[*source] = used.len();
+            used.push(&sources[*source].1.rows);
+        }
+        let place = places[*source];
+        indices.extend((*from..from + rows).map(|row| (place, row)));
     }
-    let references: Vec<&RecordBatch> = batches.iter().collect();
-    interleave_record_batch(&references, &indices).map_err(fault)
+    let columns = (0..schema.fields().len()).map(|column| {
+        let columns: Vec<_> = used.iter().map(|batch| batch.column(column).as_ref()).collect();
+        interleave(&columns, &indices).map_err(fault)
+    });
+    whole(columns.collect::<Result<_, _>>()?, rows)
 }

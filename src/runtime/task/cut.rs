@@ -46,11 +46,12 @@ impl Task {
         while !self.progress.ended && !cancel.is_cancelled() && !is_settled(self) {
             self.work_on()?;
         }
-        Ok(())
+        self.end.hand_on()
     }
 
     /// All that it keeps, while it is settled.
     pub(in crate::runtime) fn cut(&mut self) -> Result<TaskCut, Error> {
+        debug_assert!(!self.end.holds_back(), "a task that is cut holds nothing back");
         let mut cut = self.bare_cut();
         if !cut.is_over {
             cut.merge = self.input.cut();
@@ -144,6 +145,10 @@ impl Task {
     pub(in crate::runtime) fn exhaust(&mut self, cancel: &CancelToken) -> Result<bool, Error> {
         let mut worked = false;
         while !self.progress.ended && !cancel.is_cancelled() && self.work_on()? == Worked::Done {
+            worked = true;
+        }
+        if self.end.holds_back() {
+            self.end.hand_on()?;
             worked = true;
         }
         if self.progress.ended && !self.progress.is_closed {
@@ -241,7 +246,10 @@ impl Task {
     /// Gives an element to those who take its rows. A sink knows already.
     fn tell(&mut self, element: StreamElement) -> Result<(), Error> {
         match &mut self.end {
-            End::Outputs(outputs) => outputs.send(element),
+            End::Outputs(outputs) => {
+                outputs.send(element)?;
+                outputs.hand_on()
+            }
             End::Sink(..) => Ok(()),
         }
     }
