@@ -118,7 +118,8 @@ impl Form {
         // Ours keeps the exact sum, and tells so by the type; decimals have one column more.
         let is_exact = states.first() == Some(&&DataType::Decimal128(38, 0));
         Ok(match (function.fun().name(), states.len(), result) {
-            ("count", 1, DataType::Int64) => Self::Count,
+            // COUNT(a, b) counts the rows that have both.
+            ("count", 1, DataType::Int64) if function.expressions().len() == 1 => Self::Count,
             ("sum", 1, DataType::Int64) if is_exact => Self::Sum(Finish::SumSigned),
             ("sum", 1, DataType::UInt64) if is_exact => Self::Sum(Finish::SumUnsigned),
             ("avg", 2, DataType::Float64) if is_exact => Self::Sum(Finish::AvgInteger),
