@@ -7,6 +7,7 @@ mod support;
 #[path = "support/project.rs"]
 mod project;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::process::Stdio;
 
@@ -41,11 +42,14 @@ fn session(settings: &[(&str, &str)]) -> Session {
 fn answers(session: &mut Session, script: &str) -> Vec<Result<Vec<String>, tidegate::Error>> {
     let answer = |step: Step| match step {
         Step::Query(answer) => {
-            let lines =
-                |answer: support::Answer| answer.rows.iter().map(|(_, row)| row.to_string()).collect();
-            answer.map(lines).map(|mut lines: Vec<String>| {
-                lines.sort();
-                lines
+            answer.map(|answer| {
+                // What was taken away again counts for nothing.
+                let mut counts: BTreeMap<String, i64> = BTreeMap::new();
+                for (kind, row) in &answer.rows {
+                    let by = if kind.starts_with('+') { 1 } else { -1 };
+                    *counts.entry(row.to_string()).or_default() += by;
+                }
+                counts.into_iter().flat_map(|(row, count)| vec![row; count as usize]).collect()
             })
         }
         Step::Failed(error) => Err(error),
@@ -93,13 +97,83 @@ fn a_query_beyond_the_limit_gives_the_same_rows() {
     }
 }
 
+/// Two tables of rows that come 10 ms apart, numbered from 0, and wide.
+const ROWS: i64 = 9_000;
+const NUMBERED: &str = "
+CREATE TABLE a (n BIGINT, pad STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
+WITH ('connector' = 'datagen', 'number-of-rows' = '9000', 'fields.n.kind' = 'sequence', 'fields.pad.length' = '800',
+      'fields.ts.start' = '2024-05-01 09:00:00', 'fields.ts.step' = '10 ms');
+CREATE TABLE b (n BIGINT, pad STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
+WITH ('connector' = 'datagen', 'number-of-rows' = '9000', 'fields.n.kind' = 'sequence', 'fields.pad.length' = '800',
+      'fields.ts.start' = '2024-05-01 09:00:00', 'fields.ts.step' = '10 ms');";
+/// The partner of a row came 20 seconds before; the first 2,000 rows have none.
+const INTERVAL: &str = "
+SELECT a.n AS n, b.n AS m, MD5(a.pad) AS p, MD5(b.pad) AS q
+FROM a LEFT JOIN b ON a.n = b.n + 2000 AND a.ts BETWEEN b.ts - INTERVAL '25' SECOND AND b.ts + INTERVAL '25' SECOND";
+/// Six windows are open at a time; pairs are those of rows 5 seconds apart that are in one window.
+const WINDOWS: &str = "
+SELECT a.n AS n, b.n AS m, MD5(a.pad) AS p, MD5(b.pad) AS q
+FROM (SELECT * FROM TABLE(HOP(TABLE a, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '30' SECOND))) a
+FULL JOIN (SELECT * FROM TABLE(HOP(TABLE b, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '30' SECOND))) b
+ON a.n = b.n + 500 AND a.window_start = b.window_start AND a.window_end = b.window_end";
+/// Rows of a result without their texts, `n` and `m`, in order: what they are is worked out here.
+fn numbers(lines: &[String]) -> Vec<(Option<i64>, Option<i64>)> {
+    let number = |line: &str, name: &str| {
+        let rest =
+            line.split(&format!("\"{name}\":")).nth(1).unwrap_or_else(|| panic!("no {name} in {line}"));
+        rest.split([',', '}']).next().and_then(|number| number.parse().ok())
+    };
+    let mut numbers: Vec<_> = lines.iter().map(|line| (number(line, "n"), number(line, "m"))).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+#[test]
+fn joins_beyond_the_limit_give_the_same_rows() {
+    let by_number = (0..ROWS).map(|n| (Some(n), (n >= 2_000).then_some(n - 2_000))).collect::<Vec<_>>();
+    let mut by_window = Vec::new();
+    for start in (-2_500..ROWS).step_by(500) {
+        let window = start.max(0)..ROWS.min(start + 3_000);
+        for n in window.clone() {
+            by_window.push((Some(n), Some(n - 500).filter(|m| window.contains(m))));
+            by_window.extend((!window.contains(&(n + 500))).then_some((None, Some(n))));
+        }
+    }
+    by_window.sort_unstable();
+    for (query, expected, limit) in [(INTERVAL, &by_number, "3 MB"), (WINDOWS, &by_window, "9 MB")] {
+        let script = format!("{NUMBERED} {query};");
+        let answer = |settings: &[(&str, &str)]| answers(&mut session(settings), &script).remove(0);
+        let all = answer(&[("state.memory-limit", "unlimited"), ("execution.parallelism", "1")]);
+        let all = all.unwrap_or_else(|error| panic!("{}", error.render()));
+        assert!(numbers(&all) == *expected, "other pairs without a limit: {query}");
+        for parallelism in ["1", "2"] {
+            let place = tempfile::tempdir().expect("a folder");
+            let small = |folder: &str| {
+                answer(&[
+                    ("state.memory-limit", limit),
+                    ("state.spill-dir", folder),
+                    ("execution.parallelism", parallelism),
+                    ("execution.batch-rows", "500"),
+                ])
+            };
+            let rows = small(&place.path().display().to_string());
+            let rows = rows.unwrap_or_else(|error| panic!("{}", error.render()));
+            assert!(rows == all, "other rows with {limit} at parallelism {parallelism}: {query}");
+            assert_eq!(fs::read_dir(place.path()).expect("a folder").count(), 0, "it is tidied up");
+            // It did put something away: where it can't, it says so.
+            let error = small(&place.path().join("missing").display().to_string()).expect_err("no room");
+            assert_eq!(error.code(), "F003", "{error}");
+        }
+    }
+}
+
 /// One query fails, and what comes behind it is answered.
 #[test]
 fn a_query_that_can_put_nothing_away_fails_and_names_what_grows() {
     for (query, operator) in [
         ("SELECT k, COUNT(*) FROM numbers GROUP BY k", "WindowAggregate"),
         ("SELECT k, COUNT(*) FROM numbers GROUP BY k EMIT CHANGES", "WindowAggregate"),
-        ("SELECT DISTINCT a.k FROM numbers a JOIN numbers b ON a.k = b.v", "Join"),
+        ("SELECT DISTINCT a.k, b.v FROM numbers a JOIN numbers b ON a.k = b.k", "Join"),
     ] {
         for parallelism in ["1", "2"] {
             let mut session =

@@ -199,7 +199,7 @@ impl Checked {
 
 /// Rows that are put away as bytes.
 #[derive(Debug)]
-struct Put;
+pub(super) struct Put;
 
 #[derive(Debug)]
 struct PutRows(Vec<u8>);

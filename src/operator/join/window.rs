@@ -468,15 +468,18 @@ impl Operator for WindowJoin {
         }
         cold.sort_unstable();
         let mut given_up = 0;
-        for (_, Reverse(size), key) in cold {
+        for (_, _, key) in cold {
             if given_up >= wanted {
                 break;
             }
             let Some(window) = self.open.get_mut(&key) else { continue };
-            for (buffer, schema) in window.buffers.iter_mut().zip(&self.inputs) {
+            let before = window.size();
+            // Without windows all of the second input is in memory at the end: better it fails now.
+            let inputs = if self.windows.is_some() { 2 } else { 1 };
+            for (buffer, schema) in window.buffers.iter_mut().zip(&self.inputs).take(inputs) {
                 buffer.put_away(schema, store)?;
             }
-            given_up += size;
+            given_up += before - window.size();
         }
         Ok(given_up)
     }

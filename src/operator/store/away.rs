@@ -220,3 +220,118 @@ pub(in crate::operator) fn put_away_of_two(
 /// Less than this part of what is wanted is not worth a file: one whose state is small is asked, too, when another's is
 /// large.
 pub(in crate::operator) const SMALLEST_PART: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operator::StateReader;
+    use crate::operator::StateWriter;
+    use crate::operator::checked::Put;
+    use crate::operator::testing::{Row, input, lines, record_batch};
+
+    /// Batches of so many rows each, numbered from 0, and their slots: the slot of a row is its number.
+    fn store(batches: &[usize]) -> RowStore {
+        let mut store = RowStore::new(&input());
+        let mut next = 0;
+        for count in batches {
+            let rows: Vec<Row> =
+                (next..next + count).map(|row| (None, Some("k"), Some(row as i64))).collect();
+            let slots: Vec<u32> = (next as u32..(next + count) as u32).collect();
+            assert_eq!(store.add(record_batch(&rows)).unwrap(), slots);
+            next += count;
+        }
+        store
+    }
+
+    fn line(row: &u32) -> String {
+        format!("NULL,k,{row}")
+    }
+
+    fn is_away(store: &RowStore, slot: u32) -> bool {
+        store.row(slot).is_err()
+    }
+
+    #[test]
+    fn rows_keep_their_slots_where_they_are_put_away() {
+        let mut store = store(&[10, BATCH_ROWS + 5, 1, 20]);
+        [3, 9, 11].into_iter().for_each(|slot| store.release(slot));
+        let (before, bytes) = (store.len(), store.size());
+        assert!(store.put_away(usize::MAX, &Put).unwrap() > 0);
+        assert!(store.size() < bytes && store.spilled() > 0);
+        assert_eq!(store.len(), before);
+        // New rows get the slots that are free, last first.
+        let slots =
+            store.add(record_batch(&[(None, Some("k"), Some(11)), (None, Some("k"), Some(9))])).unwrap();
+        assert_eq!(slots, [11, 9]);
+        // Of both pieces, of memory, one twice, in any order.
+        let asked = [BATCH_ROWS as u32 + 30, 11, 2, BATCH_ROWS as u32 + 14, 9, 0, 2];
+        assert_eq!(lines(&store.gather(&asked).unwrap()), asked.iter().map(line).collect::<Vec<_>>());
+        assert_eq!(store.put_away(usize::MAX, &Put).map(|bytes| bytes > 0), Ok(true));
+        assert_eq!(lines(&store.gather(&asked).unwrap()), asked.iter().map(line).collect::<Vec<_>>());
+        let left: Vec<u32> = store.slots().collect();
+        left.into_iter().for_each(|slot| store.release(slot));
+        assert_eq!((store.len(), store.away, store.stored, store.spilled()), (0, 0, 0, 0));
+    }
+
+    #[test]
+    fn what_was_needed_lately_stays() {
+        let mut store = store(&[1000, 1000, 1000]);
+        let one = store.size() / 3;
+        store.gather(&[500]).unwrap();
+        assert!(store.put_away(one / 2, &Put).unwrap() > 0);
+        assert_eq!([0, 1000, 2000].map(|slot| is_away(&store, slot)), [false, true, false]);
+        // Nothing is written where little is left for one that wants much.
+        assert_eq!(store.put_away(one * 100, &Put), Ok(0));
+        assert!(store.put_away(one * 2, &Put).unwrap() > 0);
+        assert_eq!([0, 1000, 2000].map(|slot| is_away(&store, slot)), [true; 3]);
+    }
+
+    #[test]
+    fn few_rows_of_what_is_away_are_put_away_again() {
+        let mut store = store(&[1000]);
+        store.put_away(usize::MAX, &Put).unwrap();
+        let all = store.spilled();
+        (0..990).for_each(|slot| store.release(slot));
+        assert_eq!(store.spilled(), all);
+        let slot = store.add(record_batch(&[(None, Some("k"), Some(7))])).unwrap()[0];
+        store.put_away(usize::MAX, &Put).unwrap();
+        assert!(store.spilled() < all / 4, "{} of {all} bytes for 11 rows", store.spilled());
+        assert_eq!((store.len(), store.away), (11, 11));
+        let given = lines(&store.gather(&[slot, 990, 999]).unwrap());
+        assert_eq!(given, ["NULL,k,7", "NULL,k,990", "NULL,k,999"]);
+    }
+
+    #[test]
+    fn rows_in_memory_are_brought_together_beside_those_that_are_away() {
+        let mut store = store(&[100]);
+        store.put_away(usize::MAX, &Put).unwrap();
+        let rows: Vec<Row> = (100..4196).map(|value| (None, Some("k"), Some(value))).collect();
+        let mut kept = vec![50];
+        for _ in 0..20 {
+            let slots = store.add(record_batch(&rows)).unwrap();
+            kept.push(slots[1]);
+            slots.into_iter().filter(|slot| kept.last() != Some(slot)).for_each(|slot| store.release(slot));
+            assert!(store.stored <= 5 * BATCH_ROWS, "{} rows", store.stored);
+        }
+        let expected: Vec<String> = [50].iter().chain(&[101; 20]).map(line).collect();
+        assert_eq!(lines(&store.gather(&kept).unwrap()), expected);
+        assert_eq!((store.len(), store.away), (120, 100));
+    }
+
+    #[test]
+    fn a_state_has_what_was_put_away() {
+        let mut store = store(&[10, 300, 10]);
+        store.gather(&[0]).unwrap();
+        let first = store.put_away(1, &Put).unwrap();
+        assert!(first > 0 && is_away(&store, 10) && !is_away(&store, 0));
+        [12, 315].into_iter().for_each(|slot| store.release(slot));
+        let kept = [319, 10, 309, 0, 9, 11, 13];
+        let mut state = StateWriter::default();
+        store.snapshot(&mut state, "rows", &[], kept, Vec::new()).unwrap();
+        // It is the state's, too: what becomes of the store is nothing to it.
+        drop(store);
+        let mut again = RowStore::new(&input());
+        let taken_up = again.restore(&StateReader::same(state.finish(), 0), "rows").unwrap().unwrap();
+        assert_eq!(lines(&taken_up.rows), kept.iter().map(line).collect::<Vec<_>>());
+    }
+}
