@@ -22,7 +22,7 @@ use crate::stream::{RowKind, RowKinds, RunningWatermark, StreamBatch, StreamElem
 pub(super) struct Outputs {
     senders: Vec<Sender>,
     /// What they have not been given yet, where anything is held back.
-    held: Option<Held>,
+    held: Option<Box<Held>>,
     /// Picks the channel that a marker takes; seeded, so that a run can be repeated.
     marker_state: u64,
 }
@@ -40,12 +40,12 @@ impl Outputs {
 
     /// Everything to one task to which others give, too.
     pub(super) fn one_of(sender: Sender, pace: Pace) -> Self {
-        Self { senders: vec![sender], held: Some(Held::new(pace, Vec::new(), 1)), marker_state: 1 }
+        Self { senders: vec![sender], held: Some(Box::new(Held::new(pace, Vec::new(), 1))), marker_state: 1 }
     }
 
     /// Rows by the hash of `keys`; everything else, but for markers, to all.
     pub(super) fn hash(senders: Vec<Sender>, keys: Vec<usize>, pace: Pace, seed: u64) -> Self {
-        let held = (senders.len() > 1).then(|| Held::new(pace, keys, senders.len()));
+        let held = (senders.len() > 1).then(|| Box::new(Held::new(pace, keys, senders.len())));
         Self { senders, held, marker_state: seed | 1 }
     }
 
@@ -112,7 +112,7 @@ impl Outputs {
 
     /// When something has been held back for long enough, microseconds of the job's clock.
     pub(super) fn due_us(&self) -> Option<i64> {
-        self.held.as_ref().and_then(Held::due_us)
+        self.held.as_deref().and_then(Held::due_us)
     }
 
     /// Gives what has been held back for long enough. `is_at_rest`: the task has nothing else to do.
