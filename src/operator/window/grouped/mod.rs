@@ -1,6 +1,6 @@
 //! The states of aggregates, group by group.
 //!
-//! COUNT, SUM and AVG of integers, and MIN and MAX of numbers and times have states of their own, which can be handed on
+//! COUNT, SUM and AVG of integers, and MIN and MAX of integers, decimals and times have states of their own, which can be handed on
 //! without a copy while rows go on to come; all else has DataFusion's accumulators. A state looks the same either way.
 
 mod column;
