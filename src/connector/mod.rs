@@ -3,6 +3,7 @@
 //! Invariant: nothing here knows operators or plans. A reader may block; it runs on a thread of its own.
 
 mod assembly;
+mod batch_rows;
 mod datagen;
 mod feed;
 mod filesystem;

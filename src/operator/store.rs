@@ -16,6 +16,7 @@ pub(super) use self::state::{TakenUp, hand_on, shared, take_up};
 use super::evaluate::arrow_failure;
 use super::{BATCH_ROWS, StateReader, StateWriter};
 use crate::error::Error;
+use crate::stream::{bytes_of, rows_of_width};
 
 /// Rows by the number of their slot. A batch is let go with the last of its rows; where few rows of
 /// many batches are left, they are brought together, so memory follows the rows that are kept. Rows that were put away
@@ -34,6 +35,8 @@ pub(super) struct RowStore {
     stored: usize,
     /// How often rows came or were asked for.
     uses: Cell<u64>,
+    /// Bytes of a row that came last, about.
+    row_bytes: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -52,6 +55,11 @@ struct Stored {
 
 const NOWHERE: u32 = u32::MAX;
 
+/// How many rows of a column of each of these stores make a batch: fewer where they are wide.
+pub(super) fn rows_of_batch<const N: usize>(stores: [&RowStore; N]) -> usize {
+    rows_of_width(stores.iter().map(|store| store.row_bytes).sum(), BATCH_ROWS)
+}
+
 impl RowStore {
     pub(super) fn new(schema: &SchemaRef) -> Self {
         Self {
@@ -64,18 +72,20 @@ impl RowStore {
             away: 0,
             stored: 0,
             uses: Cell::new(0),
+            row_bytes: 0,
         }
     }
 
     /// Keeps all rows of a batch; gives their slots.
     pub(super) fn add(&mut self, rows: RecordBatch) -> Result<Vec<u32>, Error> {
-        if self.stored > 2 * (self.live - self.away) + 4 * BATCH_ROWS {
+        if self.stored > 2 * (self.live - self.away) + 4 * rows_of_batch([&*self]) {
             self.compact()?;
         }
         let count = rows.num_rows();
         if count == 0 {
             return Ok(Vec::new());
         }
+        self.row_bytes = bytes_of(&rows).div_ceil(count);
         let batch = self.put(Batch::Here(rows), count);
         let slots = (0..count as u32).map(|row| {
             let place = Place { batch, row };
@@ -191,21 +201,29 @@ impl RowStore {
 
     /// Moves the rows that are left in memory into batches of their own.
     fn compact(&mut self) -> Result<(), Error> {
-        let is_here = |stored: &Option<Stored>| matches!(stored, Some(Stored { batch: Batch::Here(_), .. }));
-        let mut kept: Vec<u32> = (0..self.slots.len() as u32).collect();
-        kept.retain(|slot| self.batches.get(self.slots[*slot as usize].batch as usize).is_some_and(is_here));
-        let parts = kept.chunks(BATCH_ROWS).map(|slots| self.gather(slots)).collect::<Result<Vec<_>, _>>()?;
-        for (number, stored) in (0..).zip(&mut self.batches) {
-            if is_here(stored) {
-                *stored = None;
-                self.free_batches.push(number);
-            }
-        }
-        self.stored = 0;
-        for (slots, rows) in kept.chunks(BATCH_ROWS).zip(parts) {
-            let batch = self.put(Batch::Here(rows), slots.len());
-            for (row, slot) in slots.iter().enumerate() {
-                self.slots[*slot as usize] = Place { batch, row: row as u32 };
+        let here = (0_u32..).zip(&self.slots).filter_map(|(slot, place)| {
+            let stored = self.batches.get(place.batch as usize)?.as_ref()?;
+            matches!(stored.batch, Batch::Here(_)).then_some((place.batch, place.row, slot))
+        });
+        let mut kept: Vec<(u32, u32, u32)> = here.collect();
+        kept.sort_unstable();
+        let slots: Vec<u32> = kept.into_iter().map(|(.., slot)| slot).collect();
+        self.move_each(&slots, |_, rows| Ok(Batch::Here(rows)))
+    }
+
+    /// Puts rows, in this order, into new batches. An old one is let go with the last of its rows, so that little is there
+    /// twice where their order is that of the batches.
+    fn move_each(
+        &mut self,
+        slots: &[u32],
+        batch: impl Fn(&SchemaRef, RecordBatch) -> Result<Batch, Error>,
+    ) -> Result<(), Error> {
+        for slots in slots.chunks(rows_of_batch([&*self])) {
+            let rows = batch(&self.schema, self.gather(slots)?)?;
+            slots.iter().for_each(|slot| self.leave(*slot));
+            let batch = self.put(rows, slots.len());
+            for (slot, row) in slots.iter().zip(0..) {
+                self.slots[*slot as usize] = Place { batch, row };
             }
         }
         Ok(())

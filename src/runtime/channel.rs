@@ -1,4 +1,4 @@
-//! Channels between tasks: bounded by rows, with one thread at each end.
+//! Channels between tasks: bounded by rows, of which wide ones count as several, with one thread at each end.
 //!
 //! The bound is soft on purpose: a task looks for room in all of its outputs before it takes the
 //! next input element, and then hands on everything that this element gives. So whatever a blocked
@@ -79,6 +79,8 @@ impl Signal {
 struct Shared {
     queue: Mutex<Queue>,
     rows: AtomicUsize,
+    /// Their room, see [`StreamBatch::load`].
+    load: AtomicUsize,
     capacity_rows: usize,
     /// What the receiver has taken: the last watermark before the end, whether it is idle, the end.
     watermark: AtomicI64,
@@ -90,10 +92,19 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// With the moment at which each was given.
-    elements: VecDeque<(StreamElement, Instant)>,
+    elements: VecDeque<Waiting>,
     receiver_gone: bool,
     sender_gone: bool,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    element: StreamElement,
+    /// Its rows, and their room.
+    rows: usize,
+    load: usize,
+    /// When it was given.
+    since: Instant,
 }
 
 /// The end that gives.
@@ -114,7 +125,7 @@ pub(super) enum Received {
     Closed,
 }
 
-/// A channel that has room while it holds fewer than `capacity_rows` rows.
+/// A channel that has room while it holds rows of less room than `capacity_rows`, see [`StreamBatch::load`].
 pub(super) fn channel(
     capacity_rows: usize,
     sender: &Arc<Signal>,
@@ -123,6 +134,7 @@ pub(super) fn channel(
     let shared = Arc::new(Shared {
         queue: Mutex::new(Queue::default()),
         rows: AtomicUsize::new(0),
+        load: AtomicUsize::new(0),
         capacity_rows,
         watermark: AtomicI64::new(Watermark::MIN.0),
         is_idle: AtomicBool::new(false),
@@ -133,20 +145,21 @@ pub(super) fn channel(
     (Sender(Arc::clone(&shared)), Receiver(shared))
 }
 
-fn rows_of(element: &StreamElement) -> usize {
+/// The rows of an element, and their room.
+fn size_of(element: &StreamElement) -> (usize, usize) {
     match element {
-        StreamElement::Batch(batch) => batch.num_rows(),
+        StreamElement::Batch(batch) => (batch.num_rows(), batch.load()),
         StreamElement::Watermark(_)
         | StreamElement::Status(_)
         | StreamElement::Latency(_)
-        | StreamElement::End => 0,
+        | StreamElement::End => (0, 0),
     }
 }
 
 impl Sender {
     /// Whether the receiver keeps up.
     pub(super) fn has_room(&self) -> bool {
-        self.0.rows.load(Ordering::Acquire) < self.0.capacity_rows
+        self.0.load.load(Ordering::Acquire) < self.0.capacity_rows
     }
 
     /// Whether somebody still listens.
@@ -167,8 +180,10 @@ impl Sender {
                 return;
             }
             for element in elements {
-                self.0.rows.fetch_add(rows_of(&element), Ordering::AcqRel);
-                queue.elements.push_back((element, since));
+                let (rows, load) = size_of(&element);
+                self.0.rows.fetch_add(rows, Ordering::AcqRel);
+                self.0.load.fetch_add(load, Ordering::AcqRel);
+                queue.elements.push_back(Waiting { element, rows, load, since });
             }
         }
         self.0.receiver.notify();
@@ -181,7 +196,7 @@ pub(super) struct ChannelProbe(Arc<Shared>);
 
 impl Shared {
     fn waiting(&self) -> Vec<StreamElement> {
-        lock(&self.queue).elements.iter().map(|(element, _)| element.clone()).collect()
+        lock(&self.queue).elements.iter().map(|waiting| waiting.element.clone()).collect()
     }
 }
 
@@ -243,18 +258,18 @@ impl Receiver {
 
     /// Takes the next element, if there is one, and tells when it was given.
     pub(super) fn receive_since(&self) -> (Received, Option<Instant>) {
-        let (element, since) = {
+        let Waiting { element, rows, load, since } = {
             let mut queue = lock(&self.0.queue);
             match queue.elements.pop_front() {
-                Some(element) => element,
+                Some(waiting) => waiting,
                 None if queue.sender_gone => return (Received::Closed, None),
                 None => return (Received::Empty, None),
             }
         };
         self.note(&element);
-        let rows = rows_of(&element);
-        let before = self.0.rows.fetch_sub(rows, Ordering::AcqRel);
-        if before >= self.0.capacity_rows && before - rows < self.0.capacity_rows {
+        self.0.rows.fetch_sub(rows, Ordering::AcqRel);
+        let before = self.0.load.fetch_sub(load, Ordering::AcqRel);
+        if before >= self.0.capacity_rows && before - load < self.0.capacity_rows {
             self.0.sender.notify();
         }
         (Received::Element(element), Some(since))
@@ -283,6 +298,7 @@ impl Drop for Receiver {
             queue.elements.clear();
         }
         self.0.rows.store(0, Ordering::Release);
+        self.0.load.store(0, Ordering::Release);
         self.0.sender.notify();
     }
 }
@@ -291,7 +307,7 @@ impl Drop for Receiver {
 mod tests {
     use super::*;
     use crate::stream::{StreamBatch, Watermark};
-    use arrow::array::{Int64Array, RecordBatch};
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
     use arrow::datatypes::{DataType, Field, Schema};
     use std::time::Instant;
 
@@ -311,6 +327,19 @@ mod tests {
         assert!(sender.has_room());
         sender.send(batch(5));
         assert!(!sender.has_room());
+        assert!(matches!(receiver.receive(), Received::Element(StreamElement::Batch(_))));
+        assert!(sender.has_room());
+    }
+
+    #[test]
+    fn a_few_wide_rows_take_the_room_of_many() {
+        let (near, far) = (Arc::new(Signal::default()), Arc::new(Signal::default()));
+        let (sender, receiver) = channel(100, &near, &far);
+        let texts = Arc::new(StringArray::from_iter_values((0..10).map(|_| "x".repeat(10_000))));
+        let rows = RecordBatch::try_from_iter([("v", texts as ArrayRef)]).unwrap();
+        sender.send(StreamElement::Batch(StreamBatch::inserts(rows, Instant::now())));
+        assert!(!sender.has_room());
+        assert_eq!(sender.probe().rows(), (10, 100));
         assert!(matches!(receiver.receive(), Received::Element(StreamElement::Batch(_))));
         assert!(sender.has_room());
     }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::measure::{Activity, Measured, OperatorCell, Recorders, TaskCells, add, bytes_of};
+use super::measure::{Activity, Measured, OperatorCell, Recorders, TaskCells, add};
 use crate::operator::{Operator, RowCounts, StateSize};
-use crate::stream::{LatencyMarker, StreamBatch, StreamElement, Watermark};
+use crate::stream::{LatencyMarker, StreamBatch, StreamElement, Watermark, bytes_of};
 
 /// How often an operator is asked what it keeps: it may have to go through all of it.
 const PUBLISH_US: i64 = 100_000;
@@ -55,7 +55,7 @@ impl Meter {
         }
         add(&self.cell.rows_in, batch.num_rows() as u64);
         add(&self.cell.batches_in, 1);
-        add(&self.cell.bytes_in, bytes_of(&batch.rows));
+        add(&self.cell.bytes_in, bytes_of(&batch.rows) as u64);
         self.enter()
     }
 
@@ -66,7 +66,7 @@ impl Meter {
             StreamElement::Batch(batch) => {
                 add(&self.cell.rows_out, batch.num_rows() as u64);
                 add(&self.cell.batches_out, 1);
-                add(&self.cell.bytes_out, bytes_of(&batch.rows));
+                add(&self.cell.bytes_out, bytes_of(&batch.rows) as u64);
             }
             StreamElement::Watermark(watermark) if *watermark < Watermark::MAX => {
                 self.cell.watermark_out.store(watermark.0, Ordering::Relaxed);

@@ -5,6 +5,8 @@
 mod clock;
 mod element;
 mod fold;
+#[cfg(feature = "runtime")]
+mod size;
 mod time;
 mod watermark;
 
@@ -13,5 +15,7 @@ pub use clock::{Clock, SystemClock, VirtualClock};
 pub(crate) use clock::{micros, now};
 pub use element::{LatencyMarker, RowKind, RowKinds, StreamBatch, StreamElement, StreamStatus};
 pub use fold::Fold;
+#[cfg(feature = "runtime")]
+pub(crate) use size::{BATCH_BYTES, bytes_of, rows_of_width};
 pub use time::{EventTime, TimeUnit, event_times};
 pub use watermark::{RunningWatermark, Watermark};

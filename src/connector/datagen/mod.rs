@@ -24,6 +24,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 
 use self::field::{Generated, PROPERTIES};
 use super::assembly::{Assembly, SplitFacts, source_metadata};
+use super::batch_rows::BatchRows;
 use super::options::OptionReader;
 use super::stdio::{no_columns, no_sink};
 use super::{CancelToken, Connector, Lines, Read, ReadRequest, Sink, Source, SplitBatch, SplitReader};
@@ -167,7 +168,7 @@ impl Source for DatagenSource {
                 rows: settings.rows,
                 pace: settings.pace,
                 started: Arc::clone(&started),
-                batch_rows: self.request.batch_rows.max(1) as u64,
+                batch_rows: BatchRows::new(self.request.batch_rows),
                 cancel: self.request.cancel.clone(),
                 next: number,
                 step: settings.splits,
@@ -185,7 +186,7 @@ struct DatagenSplit {
     rows: Option<u64>,
     pace: Option<Pace>,
     started: Arc<OnceLock<Instant>>,
-    batch_rows: u64,
+    batch_rows: BatchRows,
     cancel: CancelToken,
     /// The table's row that comes next, and the distance to the one after it in this split.
     next: u64,
@@ -250,7 +251,7 @@ impl SplitReader for DatagenSplit {
             None => u64::MAX,
             Some(pace) => before(pace.due(self.started.get_or_init(Instant::now).elapsed())),
         };
-        let count = left.min(due).min(self.batch_rows);
+        let count = left.min(due).min(self.batch_rows.next());
         if count == 0 {
             return Ok(Read::Empty);
         }
@@ -260,6 +261,7 @@ impl SplitReader for DatagenSplit {
         self.next = self.next.saturating_add(count.saturating_mul(self.step));
         self.given += count;
         let rows = self.assembly.batch(columns, count as usize, &lines, &self.facts)?;
+        self.batch_rows.follow(&rows);
         Ok(Read::Rows(SplitBatch { rows, lines, rejected: Vec::new(), kinds: None }))
     }
 }

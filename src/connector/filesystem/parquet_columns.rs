@@ -15,9 +15,11 @@ use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
 use parquet::errors::ParquetError;
+use parquet::file::metadata::ColumnChunkMetaData;
 
 use crate::connector::input::unreadable;
 use crate::error::{Error, code};
+use crate::stream::rows_of_width;
 
 /// Files of fewer rows are read by one thread.
 const WORTH_ROWS: i64 = 100_000;
@@ -53,6 +55,7 @@ impl ParquetColumns {
         sorted.dedup();
         let rows = metadata.metadata().file_metadata().num_rows();
         let threads = if rows < WORTH_ROWS { 1 } else { threads };
+        let batch_rows = rows_of_width(width(metadata, &sorted), batch_rows);
         let parts = divided(metadata, &sorted, threads);
         let place = |column: &usize| {
             let found = parts.iter().enumerate().find_map(|(part, columns)| {
@@ -129,18 +132,30 @@ fn is_same(one: &File, other: &File) -> bool {
     facts(one) == facts(other)
 }
 
+/// Bytes of these columns of a row, about.
+fn width(metadata: &ArrowReaderMetadata, columns: &[usize]) -> usize {
+    let rows = usize::try_from(metadata.metadata().file_metadata().num_rows()).unwrap_or(0);
+    let bytes: i64 = columns.iter().map(|column| bytes(metadata, *column)).sum();
+    usize::try_from(bytes).unwrap_or(0).div_ceil(rows.max(1))
+}
+
+/// Bytes of all values of a column; of texts of which the file has each once, as many as it says there are.
+fn bytes(metadata: &ArrowReaderMetadata, column: usize) -> i64 {
+    let schema = metadata.parquet_schema();
+    let groups = metadata.metadata().row_groups().iter();
+    let leaves = groups.flat_map(|group| group.columns().iter().enumerate());
+    let own = leaves.filter(|(leaf, _)| schema.get_column_root_idx(*leaf) == column);
+    let values = |chunk: &ColumnChunkMetaData| {
+        chunk.uncompressed_size().max(chunk.unencoded_byte_array_data_bytes().unwrap_or(0)).max(1)
+    };
+    own.map(|(_, chunk)| values(chunk)).sum()
+}
+
 /// The columns in as many parts as there are threads, each about as much work; those of a part in their order.
 fn divided(metadata: &ArrowReaderMetadata, columns: &[usize], threads: usize) -> Vec<Vec<usize>> {
     let count = threads.min(columns.len()).max(1);
     let mut parts = vec![(0_i64, Vec::new()); count];
-    let schema = metadata.parquet_schema();
-    let bytes = |column: usize| -> i64 {
-        let groups = metadata.metadata().row_groups().iter();
-        let leaves = groups.flat_map(|group| group.columns().iter().enumerate());
-        let own = leaves.filter(|(leaf, _)| schema.get_column_root_idx(*leaf) == column);
-        own.map(|(_, chunk)| chunk.uncompressed_size().max(1)).sum()
-    };
-    let mut weighed: Vec<_> = columns.iter().map(|column| (bytes(*column), *column)).collect();
+    let mut weighed: Vec<_> = columns.iter().map(|column| (bytes(metadata, *column), *column)).collect();
     // The heaviest first, to the one who has least.
     weighed.sort_by_key(|(bytes, column)| (std::cmp::Reverse(*bytes), *column));
     for (bytes, column) in weighed {

@@ -9,10 +9,8 @@ use super::column::{Column, Fault, TimeRules};
 use super::type_name::{sql_type_name, with_article};
 use crate::connector::{Lines, RejectedRow};
 use crate::error::{Error, code};
-use crate::stream::{RowKind, RowKinds};
+use crate::stream::{BATCH_BYTES, RowKind, RowKinds};
 
-/// A batch ends when its rows took this much text, so that long lines don't make huge batches.
-const MAX_BATCH_BYTES: usize = 64 << 20;
 /// Values longer than this are cut in messages.
 const MAX_SHOWN_CHARS: usize = 80;
 /// Rejected rows keep this much of their text.
@@ -153,7 +151,7 @@ impl Rows {
 
     /// Whether the batch must be taken before more rows are read.
     pub(crate) fn is_full(&self) -> bool {
-        self.lines.len() >= self.limit || self.rejected.len() >= self.limit || self.bytes >= MAX_BATCH_BYTES
+        self.lines.len() >= self.limit || self.rejected.len() >= self.limit || self.bytes >= BATCH_BYTES
     }
 
     /// Whether nothing was read since the last batch.

@@ -29,6 +29,7 @@ use self::layout::{Event, Walk};
 use self::model::Model;
 use self::settings::{KEYS, Settings};
 use super::assembly::{Assembly, SplitFacts, source_metadata};
+use super::batch_rows::BatchRows;
 use super::stdio::no_sink;
 use super::{CancelToken, Connector, Lines, Read, ReadRequest, Sink, Source, SplitBatch, SplitReader};
 use crate::catalog::{Options, Table, TableFacts, TableStatistics};
@@ -109,7 +110,7 @@ impl Source for NexmarkSource {
                 texts: texts.clone(),
                 assembly: assembly.clone(),
                 started: Arc::clone(&started),
-                batch_rows: self.request.batch_rows.max(1) as u64,
+                batch_rows: BatchRows::new(self.request.batch_rows),
                 cancel: self.request.cancel.clone(),
                 rows,
                 next: number,
@@ -130,7 +131,7 @@ struct NexmarkSplit {
     texts: Texts,
     assembly: Assembly,
     started: Arc<OnceLock<Instant>>,
-    batch_rows: u64,
+    batch_rows: BatchRows,
     cancel: CancelToken,
     /// Rows of the table, of all splits.
     rows: Option<u64>,
@@ -166,7 +167,7 @@ impl SplitReader for NexmarkSplit {
                 before(parameters.layout.rows(*kind, events))
             }
         };
-        let count = left.min(due).min(self.batch_rows);
+        let count = left.min(due).min(self.batch_rows.next());
         if count == 0 {
             return Ok(Read::Empty);
         }
@@ -178,6 +179,7 @@ impl SplitReader for NexmarkSplit {
         let lines = Lines::From(self.given + 1);
         self.given += count;
         let rows = self.assembly.batch(columns, count as usize, &lines, &self.facts)?;
+        self.batch_rows.follow(&rows);
         Ok(Read::Rows(SplitBatch { rows, kinds: None, lines, rejected: Vec::new() }))
     }
 }

@@ -17,7 +17,7 @@ use crate::operator::evaluate::evaluate_condition;
 use crate::operator::in_time::in_time;
 use crate::operator::keys::{KeyFormat, KeyNumbers, KeyRows};
 use crate::operator::late::LateRows;
-use crate::operator::store::{RowStore, put_away_of_two};
+use crate::operator::store::{RowStore, put_away_of_two, rows_of_batch};
 use crate::operator::{
     BATCH_ROWS, Operator, Output, RowCounts, SpillStore, StateReader, StateSize, StateWriter,
 };
@@ -51,6 +51,8 @@ pub(in crate::operator) struct IntervalJoin {
     given: i64,
     arrived: Option<Instant>,
     found: Vec<Found>,
+    /// So many are given at once: fewer of wide rows.
+    most_pairs: usize,
     /// Rows that the next watermark passes.
     passing: Option<Passing>,
     /// How often rows were given or looked at for it since it was called.
@@ -128,6 +130,7 @@ impl IntervalJoin {
             given: i64::MIN,
             arrived: None,
             found: Vec::new(),
+            most_pairs: BATCH_ROWS,
             passing: None,
             flushes: 0,
             late,
@@ -165,10 +168,11 @@ impl IntervalJoin {
     fn advance(&mut self, out: &mut Output) -> Result<(), Error> {
         let Some(mut passing) = self.passing.take() else { return Ok(()) };
         self.flushes = 0;
+        self.most_pairs = rows_of_batch([&self.sides[0].store, &self.sides[1].store]);
         for row in passing.rows.by_ref() {
             self.forget(row.time.saturating_sub(1), out)?;
             self.pass(row, out)?;
-            if self.found.len() >= BATCH_ROWS {
+            if self.found.len() >= self.most_pairs {
                 self.flush(out)?;
             }
             if self.flushes >= 4 {
@@ -201,7 +205,7 @@ impl IntervalJoin {
                 _ => return Ok(()),
             };
             self.forget_oldest(input);
-            if self.found.len() >= BATCH_ROWS {
+            if self.found.len() >= self.most_pairs {
                 self.flush(out)?;
             }
         }
@@ -237,7 +241,7 @@ impl IntervalJoin {
             .filter(|(other, _)| *other <= until)
         {
             self.found.push(if input == 0 { Found::Pair(slot, other) } else { Found::Pair(other, slot) });
-            if self.found.len() >= BATCH_ROWS {
+            if self.found.len() >= self.most_pairs {
                 self.flush(out)?;
             }
             place += 1;
@@ -298,7 +302,7 @@ impl IntervalJoin {
                 }
             }
         }
-        for rows in rows.chunks(BATCH_ROWS) {
+        for rows in rows.chunks(self.most_pairs) {
             let stores = [&self.sides[0].store, &self.sides[1].store];
             let given = side_by_side(stores, rows, self.kind, &self.schema)?;
             let running = Some(RunningWatermark::constant(Watermark(self.given), given.num_rows()));
@@ -453,7 +457,9 @@ impl Operator for IntervalJoin {
         let kept = [self.kind.keeps_first(), self.kind.keeps_second()];
         let next = self.sides.iter().zip(kept).filter_map(|(side, is_kept)| {
             let last = side.passed.len().checked_sub(1).filter(|_| is_kept)?;
-            side.passed.get(last.min(BATCH_ROWS)).map(|(until, ..)| *until)
+            side.passed
+                .get(last.min(rows_of_batch([&self.sides[0].store, &self.sides[1].store])))
+                .map(|(until, ..)| *until)
         });
         next.min()
     }

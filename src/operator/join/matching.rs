@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::operator::BATCH_ROWS;
 use crate::operator::evaluate::{arrow_failure, evaluate_condition, one_nan_and_zero};
 use crate::plan::ExprRef;
+use crate::stream::{bytes_of, rows_of_width};
 
 /// What makes a pair of two rows.
 pub(super) struct Matcher {
@@ -33,6 +34,8 @@ pub(super) struct Probing {
     pub(super) met: Vec<bool>,
     /// Their keys, and which are equal to none; `None`: each row goes with each of the others.
     keys: Option<(Rows, Vec<bool>)>,
+    /// So many pairs are looked at at once: fewer of wide rows.
+    most: usize,
     /// The row that is looked at.
     row: u32,
     /// The row of the second that is looked at next with it; `None`: the row was not looked for yet.
@@ -47,7 +50,7 @@ pub(super) struct Built {
     keys: Option<BuiltKeys>,
 }
 
-/// Pairs, and how many were looked at to find them.
+/// Pairs, and how many were looked at to find them: of wide rows, each counts as several.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
     pub(super) first: Vec<u32>,
@@ -118,22 +121,24 @@ impl Matcher {
     }
 
     /// Rows of the first input, none of which has been looked at yet.
-    pub(super) fn probe(&self, rows: RecordBatch) -> Result<Probing, Error> {
-        let keys = self.converter.as_ref().map(|converter| self.key_rows(converter, &rows, 0));
-        Ok(Probing { met: vec![false; rows.num_rows()], keys: keys.transpose()?, rows, row: 0, other: None })
+    pub(super) fn probe(&self, rows: RecordBatch, built: &Built) -> Result<Probing, Error> {
+        let keys = self.converter.as_ref().map(|converter| self.key_rows(converter, &rows, 0)).transpose()?;
+        let width = |rows: &RecordBatch| bytes_of(rows).div_ceil(rows.num_rows().max(1));
+        let most = rows_of_width(width(&rows) + width(&built.rows), BATCH_ROWS);
+        Ok(Probing { met: vec![false; rows.num_rows()], keys, rows, most, row: 0, other: None })
     }
 
     fn hash(&self, rows: &Rows, row: u32) -> u64 {
         self.hasher.hash_one(rows.row(row as usize).data())
     }
 
-    /// The next pairs, of at most [`BATCH_ROWS`] that are looked at. `None`: there are no more.
+    /// The next pairs, of at most a batch that are looked at. `None`: there are no more.
     pub(super) fn next(&self, probing: &mut Probing, built: &mut Built) -> Result<Option<Pairs>, Error> {
         let (rows, others) = self.candidates(probing, built);
         if rows.is_empty() {
             return Ok(None);
         }
-        let mut pairs = Pairs { looked_at: rows.len(), ..Pairs::default() };
+        let mut pairs = Pairs { looked_at: rows.len() * BATCH_ROWS / probing.most, ..Pairs::default() };
         let met = match &self.condition {
             Some(condition) => {
                 let (rows, others) = (UInt32Array::from(rows.clone()), UInt32Array::from(others.clone()));
@@ -169,7 +174,7 @@ impl Matcher {
                 _ => 0,
             });
             while other < all_others {
-                if rows.len() == BATCH_ROWS {
+                if rows.len() == probing.most {
                     probing.other = Some(other);
                     return (rows, others);
                 }

@@ -16,8 +16,8 @@ use crate::error::Error;
 use crate::operator::evaluate::{arrow_failure, evaluate_condition};
 use crate::operator::keys::{KeyFormat, KeyNumbers};
 use crate::operator::late::{LateRows, Missed, Rejected};
-use crate::operator::store::RowStore;
-use crate::operator::{BATCH_ROWS, Operator, Output, RowCounts, StateReader, StateSize, StateWriter};
+use crate::operator::store::{RowStore, rows_of_batch};
+use crate::operator::{Operator, Output, RowCounts, StateReader, StateSize, StateWriter};
 use crate::plan::{ExprRef, JoinKind, TemporalJoinNode};
 use crate::stream::{RunningWatermark, StreamBatch, TimeUnit, Watermark, event_times};
 
@@ -277,6 +277,7 @@ impl TemporalJoin {
 
     /// Brings event time to `watermark`: at each time first the versions, then the rows.
     fn advance(&mut self, watermark: i64, out: &mut Output) -> Result<(), Error> {
+        let most_pairs = rows_of_batch([&self.sides[0].store, &self.sides[1].store]);
         while let Some(first) = self.waiting.first_entry().filter(|first| first.key().0 <= watermark) {
             let ((time, phase, _), Waiting { slot, key, running }) = first.remove_entry();
             let known = self.keys.get_mut(key as usize);
@@ -307,7 +308,7 @@ impl TemporalJoin {
                 }
             }
             self.leave(key);
-            if self.found.len() >= BATCH_ROWS {
+            if self.found.len() >= most_pairs {
                 self.flush(out)?;
             }
         }

@@ -21,7 +21,7 @@ use crate::operator::{
     BATCH_ROWS, Operator, Output, RowCounts, SpillStore, SpilledRows, StateReader, StateSize, StateWriter,
 };
 use crate::plan::{JoinKind, WindowBounds, WindowJoinNode};
-use crate::stream::{StreamBatch, Watermark, event_times};
+use crate::stream::{BATCH_BYTES, StreamBatch, Watermark, bytes_of, event_times};
 
 /// Joins the rows of each window when it closes; without windows all rows at the end.
 ///
@@ -102,17 +102,26 @@ impl OpenWindow {
 }
 
 impl Buffer {
-    /// All rows, in pieces: those in memory are one.
+    /// All rows, in pieces; small batches are brought together.
     fn pieces(&self, schema: &SchemaRef) -> SpilledRows {
         let away = self.away.clone().into_iter().flat_map(|away| match away.pieces() {
             Ok(pieces) => pieces,
             Err(error) => Box::new(std::iter::once(Err(error))),
         });
-        let (here, schema) = (self.here.clone(), Arc::clone(schema));
-        let together = move |here: Vec<RecordBatch>| {
-            concat_batches(&schema, &here).map_err(|error| arrow_failure(&error))
-        };
-        Box::new(away.chain((!here.is_empty()).then_some(here).into_iter().map(together)))
+        let (mut here, schema) = (self.here.clone().into_iter().peekable(), Arc::clone(schema));
+        let together = std::iter::from_fn(move || {
+            let mut piece = vec![here.next()?];
+            let (mut rows, mut bytes) = (piece[0].num_rows(), bytes_of(&piece[0]));
+            while let Some(next) = here
+                .next_if(|next| rows + next.num_rows() <= BATCH_ROWS && bytes + bytes_of(next) <= BATCH_BYTES)
+            {
+                rows += next.num_rows();
+                bytes += bytes_of(&next);
+                piece.push(next);
+            }
+            Some(concat_batches(&schema, &piece).map_err(|error| arrow_failure(&error)))
+        });
+        Box::new(away.chain(together))
     }
 
     /// Puts the rows that are in memory away.
@@ -314,7 +323,7 @@ impl WindowJoin {
         let mut begun = match probing.take() {
             Some(begun) => begun,
             None => match pieces.next() {
-                Some(rows) => self.matcher.probe(rows?)?,
+                Some(rows) => self.matcher.probe(rows?, second)?,
                 None => return Ok(None),
             },
         };

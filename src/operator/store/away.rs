@@ -9,11 +9,12 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 
 use super::state::{nullable, shared};
-use super::{NOWHERE, Place, RowStore, Stored};
+use super::{NOWHERE, RowStore, Stored};
 use crate::error::Error;
 use crate::operator::evaluate::arrow_failure;
 use crate::operator::state::misfit;
 use crate::operator::{BATCH_ROWS, SpillStore, Spilled, SpilledRows};
+use crate::stream::{bytes_of, rows_of_width};
 
 /// Rows that were put away together, in their order.
 #[derive(Debug, Clone)]
@@ -34,8 +35,8 @@ impl PutAway {
         // In pieces, so that little memory is needed to write and to read them.
         let mut pieces = batches.iter().flat_map(|rows| {
             let all = rows.num_rows();
-            let starts = (0..all.max(1)).step_by(BATCH_ROWS);
-            starts.map(move |from| rows.slice(from, BATCH_ROWS.min(all - from)))
+            let step = rows_of_width(bytes_of(rows).div_ceil(all.max(1)), BATCH_ROWS);
+            (0..all.max(1)).step_by(step).map(move |from| rows.slice(from, step.min(all - from)))
         });
         Ok(Self { count, rows: store.put(&mut pieces)? })
     }
@@ -177,16 +178,9 @@ impl RowStore {
         let mut moved: Vec<(u32, u32, u32)> = moved.collect();
         moved.sort_unstable();
         let slots: Vec<u32> = moved.into_iter().map(|(.., slot)| slot).collect();
-        for slots in slots.chunks(BATCH_ROWS) {
-            let rows = self.gather(slots)?;
-            let away = PutAway::new(&self.schema, std::iter::once(&rows), store)?;
-            // What was written is let go with the last of its rows, which is at the end of this or of a later piece.
-            slots.iter().for_each(|slot| self.leave(*slot));
-            let batch = self.put(Batch::Away(away), slots.len());
-            for (slot, row) in slots.iter().zip(0..) {
-                self.slots[*slot as usize] = Place { batch, row };
-            }
-        }
+        self.move_each(&slots, |schema, rows| {
+            PutAway::new(schema, std::iter::once(&rows), store).map(Batch::Away)
+        })?;
         Ok(before.saturating_sub(self.size()))
     }
 

@@ -69,10 +69,10 @@ pub(super) struct Held {
     targets: usize,
     /// Batches that are cut together.
     groups: Vec<Vec<StreamBatch>>,
-    /// Rows of the last group, batches and rows of all.
-    group_rows: usize,
+    /// The room of the last group's rows, batches and room of all, see [`StreamBatch::load`].
+    group_load: usize,
     batches: usize,
-    rows: usize,
+    load: usize,
     /// Behind so many of the batches, for a target.
     markers: Vec<(usize, usize, LatencyMarker)>,
     /// Behind all of them.
@@ -93,9 +93,9 @@ impl Held {
             keys,
             targets,
             groups: Vec::new(),
-            group_rows: 0,
+            group_load: 0,
             batches: 0,
-            rows: 0,
+            load: 0,
             markers: Vec::new(),
             watermark: None,
             turns: 0,
@@ -111,7 +111,7 @@ impl Held {
 
     /// Whether so much is together that it is to go on now.
     pub(super) fn is_enough(&self) -> bool {
-        self.rows >= self.pace.rows || self.turns >= self.pace.turns
+        self.load >= self.pace.rows || self.turns >= self.pace.turns
     }
 
     /// When it has waited for long enough, microseconds of the job's clock.
@@ -159,13 +159,14 @@ impl Held {
         self.begin();
         self.ends_in_rows = true;
         self.turns += usize::from(batch.running.is_none());
-        if self.group_rows >= self.pace.group_rows || self.targets == 1 || !self.fits(&batch) {
+        if self.group_load >= self.pace.group_rows || self.targets == 1 || !self.fits(&batch) {
             self.groups.push(Vec::new());
-            self.group_rows = 0;
+            self.group_load = 0;
         }
         self.batches += 1;
-        self.rows += batch.num_rows();
-        self.group_rows += batch.num_rows();
+        let load = batch.load();
+        self.load += load;
+        self.group_load += load;
         if let Some(group) = self.groups.last_mut() {
             group.push(batch);
         }
@@ -191,7 +192,7 @@ impl Held {
     ) -> Result<(), Error> {
         let Some((_, since)) = self.since.take() else { return Ok(()) };
         let (groups, markers) = (std::mem::take(&mut self.groups), std::mem::take(&mut self.markers));
-        (self.group_rows, self.batches, self.rows) = (0, 0, 0);
+        (self.group_load, self.batches, self.load) = (0, 0, 0);
         (self.turns, self.ends_in_rows) = (0, false);
         let mut shares: Vec<Vec<StreamElement>> = (0..self.targets).map(|_| Vec::new()).collect();
         let mut markers = markers.into_iter().peekable();

@@ -3,10 +3,6 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 
-use arrow::array::AsArray;
-use arrow::datatypes::DataType;
-use arrow::record_batch::RecordBatch;
-
 use super::super::channel::{ChannelProbe, Signal, lock};
 use super::latency::{LatencyCell, LatencyGranularity, Measured};
 use super::times::TaskClock;
@@ -202,38 +198,9 @@ pub(in crate::runtime) struct JobCells {
     pub(in crate::runtime) channels: Vec<(usize, Option<usize>, bool, ChannelProbe)>,
 }
 
-/// How much data the rows are, about: without what the columns share with other batches.
-pub(in crate::runtime) fn bytes_of(rows: &RecordBatch) -> u64 {
-    let count = rows.num_rows();
-    let column = |column: &arrow::array::ArrayRef| match column.data_type() {
-        DataType::Utf8 => {
-            let offsets = column.as_string::<i32>().value_offsets();
-            let text = offsets.last().zip(offsets.first()).map_or(0, |(last, first)| last - first);
-            count * 4 + text.max(0) as usize
-        }
-        DataType::Boolean => count.div_ceil(8),
-        other => count * other.primitive_width().unwrap_or(16),
-    };
-    rows.columns().iter().map(column).sum::<usize>() as u64
-}
-
 #[cfg(test)]
 mod tests {
-    use arrow::array::{ArrayRef, BooleanArray, Int32Array, StringArray};
-
     use super::*;
-
-    #[test]
-    fn bytes_are_those_of_the_rows_of_a_slice() {
-        let columns: [(&str, ArrayRef); 3] = [
-            ("a", Arc::new(Int32Array::from_iter_values(0..100))),
-            ("b", Arc::new(StringArray::from_iter_values((0..100).map(|_| "four")))),
-            ("c", Arc::new(BooleanArray::from(vec![true; 100]))),
-        ];
-        let rows = RecordBatch::try_from_iter(columns).unwrap();
-        assert_eq!(bytes_of(&rows), 400 + 800 + 13);
-        assert_eq!(bytes_of(&rows.slice(10, 8)), 32 + 64 + 1);
-    }
 
     #[test]
     fn counts_and_state_come_back() {

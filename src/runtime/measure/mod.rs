@@ -12,7 +12,7 @@ mod latency;
 mod snapshot;
 mod times;
 
-pub(super) use cells::{JobCells, OperatorCell, Questions, TaskCells, add, bytes_of};
+pub(super) use cells::{JobCells, OperatorCell, Questions, TaskCells, add};
 pub use disorder::{Disorder, DisorderStep};
 pub(super) use disorder::{DisorderCell, DisorderProbe};
 pub use latency::{LatencyGranularity, LatencySummary};

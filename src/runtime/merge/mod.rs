@@ -137,7 +137,8 @@ pub(in crate::runtime) struct Merge<I> {
     /// What the rows that come next are of, with its input, and the rows.
     sources: Vec<(usize, StreamBatch)>,
     segments: Vec<Segment>,
-    segment_rows: usize,
+    /// The room that they take in a batch.
+    segment_load: usize,
     segments_since: Option<Instant>,
     /// Inputs that are not finished, and whose turn it is among them.
     live: Vec<usize>,
@@ -174,6 +175,8 @@ struct Segment {
 struct InputState {
     /// The batch whose rows come next, and how many of them have been taken.
     head: Option<(StreamBatch, usize)>,
+    /// The room that a row of it takes in a batch: wide ones count as several.
+    row_load: usize,
     /// The place of that batch in `sources`, if segments are of it.
     source: Option<usize>,
     /// Since when these rows wait to be taken.
@@ -188,6 +191,7 @@ impl InputState {
     fn new() -> Self {
         Self {
             head: None,
+            row_load: 1,
             source: None,
             waits_since: None,
             bound: Watermark::MIN,
@@ -234,7 +238,7 @@ impl<I: Inputs> Merge<I> {
             waited_since: None,
             sources: Vec::new(),
             segments: Vec::new(),
-            segment_rows: 0,
+            segment_load: 0,
             segments_since: None,
             live,
             next_arrival: 0,
@@ -450,7 +454,7 @@ impl<I: Inputs> Merge<I> {
                 return self.flush();
             }
             self.take_run(input, limit);
-            if self.segment_rows >= self.batch_rows {
+            if self.segment_load >= self.batch_rows {
                 return self.flush();
             }
         }
@@ -474,10 +478,10 @@ impl<I: Inputs> Merge<I> {
 
     /// Moves the rows of `input` that come before those of all other inputs, `limit`, to the segments.
     fn take_run(&mut self, input: usize, limit: (Watermark, usize)) {
-        let room = self.batch_rows - self.segment_rows;
+        let room = self.batch_rows.saturating_sub(self.segment_load);
         let state = &mut self.states[input];
         let Some((batch, taken)) = &mut state.head else { return };
-        let left = (batch.num_rows() - *taken).min(room);
+        let left = (batch.num_rows() - *taken).min((room / state.row_load).max(1));
         let run = match &batch.running {
             Some(running) => running.values()[*taken..*taken + left]
                 .partition_point(|key| (Watermark(*key), input) < limit),
@@ -495,7 +499,7 @@ impl<I: Inputs> Merge<I> {
             self.sources.len() - 1
         });
         self.segments.push(Segment { source, from: *taken, rows: run });
-        self.segment_rows += run;
+        self.segment_load += run * state.row_load;
         *taken += run;
         if *taken == batch.num_rows() {
             if let Some(last) = batch.running.as_ref().and_then(RunningWatermark::last) {
@@ -515,6 +519,7 @@ impl<I: Inputs> Merge<I> {
                 match element {
                     StreamElement::Batch(batch) if batch.num_rows() > 0 => {
                         state.waits_since = self.inputs.waited_since();
+                        state.row_load = batch.load().div_ceil(batch.num_rows());
                         state.head = Some((batch, 0));
                     }
                     StreamElement::Batch(_) => {}
@@ -533,7 +538,7 @@ impl<I: Inputs> Merge<I> {
         let had_rows = !self.segments.is_empty();
         if had_rows {
             let (sources, segments) = (std::mem::take(&mut self.sources), std::mem::take(&mut self.segments));
-            self.segment_rows = 0;
+            self.segment_load = 0;
             self.states.iter_mut().for_each(|state| state.source = None);
             let (second, first): (Vec<_>, Vec<_>) =
                 segments.into_iter().partition(|segment| self.is_second(sources[segment.source].0));
