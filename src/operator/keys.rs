@@ -109,6 +109,27 @@ impl KeyFormat {
 }
 
 impl KeyRows {
+    /// The rows whose keys are that of a row of others of the same types, one column at least.
+    pub(super) fn equal_to<'a>(&'a self, others: &'a Self, other: usize) -> impl Iterator<Item = usize> + 'a {
+        let hash = others.hashes[other];
+        let alike = self.hashes.iter().enumerate().filter(move |(_, own)| **own == hash);
+        alike.map(|(row, _)| row).filter(move |row| match (&self.keys, &others.keys) {
+            (Keys::Packed(keys), Keys::Packed(others)) => keys[*row] == others[other],
+            (Keys::Bytes(keys), Keys::Bytes(others)) => keys.row(*row) == others.row(other),
+            _ => false,
+        })
+    }
+
+    /// Memory in bytes, estimated.
+    pub(super) fn size(&self) -> usize {
+        let keys = match &self.keys {
+            Keys::One => 0,
+            Keys::Packed(keys) => keys.capacity() * size_of::<PackedKey>(),
+            Keys::Bytes(keys) => keys.size(),
+        };
+        keys + self.hashes.capacity() * size_of::<u64>()
+    }
+
     /// A key as bytes, with its hash.
     fn bytes(&self, row: usize) -> (u64, &[u8]) {
         match &self.keys {

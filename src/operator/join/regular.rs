@@ -9,8 +9,10 @@ use arrow::compute::take_record_batch;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 
+mod later;
 mod state;
 
+use self::later::{Later, Leaving, NOWHERE};
 use super::padding::side_by_side;
 use super::slots::Slots;
 use super::waiting::Waiting;
@@ -18,10 +20,8 @@ use crate::error::Error;
 use crate::operator::evaluate::{arrow_failure, evaluate_condition};
 use crate::operator::expiry::{Expiry, written_at};
 use crate::operator::keys::{KeyFormat, KeyNumbers, KeyRows};
-use crate::operator::store::{RowStore, put_away_of_two};
-use crate::operator::{
-    BATCH_ROWS, Operator, Output, RowCounts, SpillStore, StateReader, StateSize, StateWriter,
-};
+use crate::operator::store::{RowStore, put_away_of_two, rows_of_batch};
+use crate::operator::{Operator, Output, RowCounts, SpillStore, StateReader, StateSize, StateWriter};
 use crate::plan::{ExprRef, Horizon, JoinKind, RegularJoinNode, StateTtl, TtlClock};
 use crate::stream::{RowKind, RowKinds, StreamBatch, Watermark, event_times};
 
@@ -67,6 +67,8 @@ struct Side {
     horizon: Option<Horizon>,
     /// With a horizon: the rows, by when nothing can join them any more.
     over: Waiting,
+    /// Rows whose keys nobody has needed yet, where they may wait: they only come, and for ever or up to a horizon.
+    later: Option<Later>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -91,6 +93,9 @@ struct Identities {
 
 /// The group of rows that nothing is equal to.
 const ALONE: u32 = u32::MAX;
+
+/// The group of rows whose keys have no number yet.
+const LATER: u32 = u32::MAX - 1;
 
 /// A row of a batch with the slot that it has.
 struct Arrival {
@@ -132,6 +137,7 @@ impl RegularJoin {
                     slots: Vec::new(),
                 }),
             };
+            let may_wait = identities.is_none() && node.ttl.is_none() && !node.keys[input].is_empty();
             Ok(Side {
                 keys: KeyFormat::try_new(&node.keys[input], &schema)?,
                 key_columns: node.keys[input].clone(),
@@ -141,6 +147,7 @@ impl RegularJoin {
                 expiry: node.ttl.map(|ttl| Expiry::new(ttl[input])),
                 horizon: node.horizons[input],
                 over: Waiting::default(),
+                later: may_wait.then(Later::default),
             })
         };
         Ok(Self {
@@ -162,6 +169,15 @@ impl RegularJoin {
         if input == 0 { self.kind.keeps_first() } else { self.kind.keeps_second() }
     }
 
+    /// Whether a row of an input is in the result as long as it has no partner.
+    fn says_alone(&self, input: usize) -> bool {
+        match (self.kind.gives_pairs(), input) {
+            (true, _) => self.keeps(input),
+            (false, 0) => self.kind == JoinKind::Anti,
+            (false, _) => false,
+        }
+    }
+
     fn take(&mut self, input: usize, batch: &StreamBatch, out: &mut Output) -> Result<(), Error> {
         let (arrivals, late) = self.arrivals(input, batch)?;
         self.note_horizon(input, &batch.rows, &arrivals)?;
@@ -175,10 +191,10 @@ impl RegularJoin {
     fn join_some(&mut self, out: &mut Output) -> Result<(), Error> {
         let Some(mut work) = self.work.take() else { return Ok(()) };
         let (input, arrivals, from) = (work.input, &work.arrivals, work.from);
-        let mut pairs = 0;
+        let (mut pairs, most) = (0, 4 * self.pairs_a_batch());
         let several = arrivals[from..].iter().position(|arrival| {
             pairs += self.others(input, arrival).count();
-            pairs > 4 * BATCH_ROWS
+            pairs > most
         });
         let to = several.map_or(arrivals.len(), |several| from + several.max(1));
         self.join(input, arrivals, from..to, work.arrived, out)?;
@@ -199,21 +215,24 @@ impl RegularJoin {
 
     /// Keeps the rows that come, finds those that go.
     fn arrivals(&mut self, input: usize, batch: &StreamBatch) -> Result<(Vec<Arrival>, u64), Error> {
-        let keeps_alone = self.keeps(input);
+        let (keeps_alone, says_alone) = (self.keeps(input), self.says_alone(input));
+        let keys = self.sides[input].keys.rows(&batch.rows)?;
+        let is_alone = self.sides[input].alone(&batch.rows, self.null_is_equal);
+        // A row that nothing is equal to and that is not padded comes to nothing.
+        let rows: Vec<usize> = (0..batch.num_rows()).filter(|row| keeps_alone || !is_alone(*row)).collect();
+        self.number_later(1 - input, Some((&keys, &rows)));
+        self.look_at_later(input);
         let side = &mut self.sides[input];
-        let keys = side.keys.rows(&batch.rows)?;
-        let is_alone = side.alone(&batch.rows, self.null_is_equal);
         let kinds = batch.kinds.as_ref().map(|kinds| kinds.values());
         let comes = |row: usize| {
             kinds.is_none_or(|kinds| matches!(kinds[row], RowKind::Insert | RowKind::UpdateAfter))
         };
-        // A row that nothing is equal to and that is not padded comes to nothing.
-        let rows: Vec<usize> = (0..batch.num_rows()).filter(|row| keeps_alone || !is_alone(*row)).collect();
-        let new =
-            UInt32Array::from_iter_values(rows.iter().filter(|row| comes(**row)).map(|row| *row as u32));
-        let new = match new.len() == batch.num_rows() {
-            true => batch.rows.clone(),
-            false => take_record_batch(&batch.rows, &new).map_err(|error| arrow_failure(&error))?,
+        let new = if rows.len() == batch.num_rows() && kinds.is_none() {
+            batch.rows.clone()
+        } else {
+            let new = rows.iter().filter(|row| comes(**row)).map(|row| *row as u32);
+            let new = UInt32Array::from_iter_values(new);
+            take_record_batch(&batch.rows, &new).map_err(|error| arrow_failure(&error))?
         };
         let mut slots = side.store.add(new)?.into_iter();
         side.rows.resize(side.store.bound().max(side.rows.len()), Kept::default());
@@ -222,7 +241,8 @@ impl RegularJoin {
             Some(identities) => Some(identities.format.rows(&batch.rows)?),
             None => None,
         };
-        let (mut arrivals, mut late) = (Vec::with_capacity(rows.len()), 0);
+        let (mut arrivals, mut late) = (Vec::with_capacity(if says_alone { rows.len() } else { 0 }), 0);
+        let mut waiting = vec![NOWHERE; if side.later.is_some() { batch.num_rows() } else { 0 }];
         for row in rows {
             let running = batch.running.as_ref().map_or(i64::MIN, |running| running.values()[row]);
             let comes = comes(row);
@@ -237,7 +257,11 @@ impl RegularJoin {
             if let (true, Some(expiry)) = (comes, &mut side.expiry) {
                 expiry.write(slot, written.get(row).copied().unwrap_or(i64::MIN));
             }
-            let group = if is_alone(row) { ALONE } else { self.numbers.number(&keys, row) };
+            let group = match &side.later {
+                _ if is_alone(row) => ALONE,
+                Some(_) => self.numbers.find(&keys, row).unwrap_or(LATER),
+                None => self.numbers.number(&keys, row),
+            };
             let groups = self.numbers.bound().max(self.groups.len());
             self.groups.resize_with(groups, Default::default);
             let kept = &mut side.rows[slot as usize];
@@ -247,22 +271,66 @@ impl RegularJoin {
             }
             let is_over = !comes && is_over(self.ttl.as_ref(), kept.written, running);
             late += u64::from(is_over);
-            arrivals.push(Arrival { row, comes, slot, group, running, is_over });
+            if group == LATER {
+                waiting[row] = slot;
+            }
+            // It has no partner, and nothing is to be said of that.
+            if group != LATER || says_alone {
+                arrivals.push(Arrival { row, comes, slot, group, running, is_over });
+            }
+        }
+        if let Some(later) = &mut side.later {
+            let over = match side.horizon {
+                Some(horizon) => over_times(horizon, &batch.rows)?,
+                None => Vec::new(),
+            };
+            later.add(keys, waiting, over);
         }
         Ok((arrivals, late))
+    }
+
+    /// Gives the keys of an input's rows numbers that had none: those that may be equal to some rows of the other, or all.
+    /// If a key has a number, all rows with it are in its group.
+    fn number_later(&mut self, input: usize, asked: Option<(&KeyRows, &[usize])>) {
+        let Self { sides, numbers, groups, .. } = self;
+        let Side { later: Some(later), rows, over, .. } = &mut sides[input] else { return };
+        let mut numbered = Vec::new();
+        let number = |leaving: Leaving| {
+            let Leaving { slot, keys, row, over } = leaving;
+            let group = numbers.number(keys, row);
+            groups.resize_with(numbers.bound().max(groups.len()), Default::default);
+            let own = &mut groups[group as usize][input];
+            let kept = &mut rows[slot as usize];
+            (kept.group, kept.place) = (group, own.as_slice().len() as u32);
+            own.push(slot);
+            numbered.extend(over.map(|over| (over, slot, group)));
+        };
+        match asked {
+            Some((keys, rows)) => later.take(keys, rows, number),
+            None => later.take_all(number),
+        }
+        over.add(0, numbered.into_iter());
+    }
+
+    /// Rows of an input do not wait for their numbers where that costs more.
+    fn look_at_later(&mut self, input: usize) {
+        let Some(later) = &self.sides[input].later else { return };
+        let pays = later.pays();
+        if !pays || later.is_sparse() {
+            self.number_later(input, None);
+        }
+        if !pays {
+            self.sides[input].later = None;
+        }
     }
 
     /// Notes when nothing can join the rows of a batch any more.
     fn note_horizon(&mut self, input: usize, rows: &RecordBatch, arrivals: &[Arrival]) -> Result<(), Error> {
         let side = &mut self.sides[input];
         let Some(horizon) = side.horizon else { return Ok(()) };
-        let (times, nulls) = event_times(rows.column(horizon.time))?;
-        let over = |row: usize| match nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
-            true => i64::MIN,
-            false => times[row].saturating_add(horizon.behind_us),
-        };
-        let rows = arrivals.iter().map(|arrival| (over(arrival.row), arrival.slot, arrival.group));
-        side.over.add(0, rows);
+        let over = over_times(horizon, rows)?;
+        let known = arrivals.iter().filter(|arrival| arrival.group != LATER);
+        side.over.add(0, known.map(|arrival| (over[arrival.row], arrival.slot, arrival.group)));
         Ok(())
     }
 
@@ -270,7 +338,7 @@ impl RegularJoin {
     fn others(&self, input: usize, arrival: &Arrival) -> impl Iterator<Item = u32> + '_ {
         let others: &[u32] = match arrival.group {
             _ if arrival.is_over => &[],
-            ALONE => &[],
+            ALONE | LATER => &[],
             group => self.groups[group as usize][1 - input].as_slice(),
         };
         let own = self.sides[input].rows[arrival.slot as usize];
@@ -294,9 +362,9 @@ impl RegularJoin {
     ) -> Result<(), Error> {
         let arrivals = &arrivals[range];
         let mut meets = self.meets(input, arrivals)?.into_iter();
-        let mut changes: Vec<Change> = Vec::new();
+        let (mut changes, most): (Vec<Change>, _) = (Vec::new(), self.pairs_a_batch());
         let (mut partners, gives_pairs) = (Vec::new(), self.kind.gives_pairs());
-        let (keeps_own, keeps_other) = (self.keeps(input), self.keeps(1 - input));
+        let (says_alone, keeps_other) = (self.says_alone(input), self.keeps(1 - input));
         let row = |slot: u32, other: Option<u32>| match input {
             0 => [Some(slot), other],
             _ => [other, Some(slot)],
@@ -328,15 +396,14 @@ impl RegularJoin {
                 }
             }
             let is_given = match (gives_pairs, input) {
-                (true, _) => keeps_own && partners.is_empty(),
-                (false, 0) => partners.is_empty() == (self.kind == JoinKind::Anti),
-                (false, _) => false,
+                (false, 0) if self.kind == JoinKind::Semi => !partners.is_empty(),
+                _ => says_alone && partners.is_empty(),
             };
             if is_given && !arrival.is_over {
                 changes.push((kind, row(arrival.slot, None)));
             }
             self.settle(input, arrival, partners.len() as u32);
-            if changes.len() >= BATCH_ROWS {
+            if changes.len() >= most {
                 self.give(&std::mem::take(&mut changes), arrived, out)?;
             }
         }
@@ -369,7 +436,7 @@ impl RegularJoin {
     /// Notes that a row is there, or no longer.
     fn settle(&mut self, input: usize, arrival: &Arrival, partners: u32) {
         let rows = &mut self.sides[input].rows;
-        if arrival.group == ALONE {
+        if arrival.group == ALONE || arrival.group == LATER {
             return;
         }
         let group = &mut self.groups[arrival.group as usize];
@@ -410,9 +477,12 @@ impl RegularJoin {
 
     /// Forgets rows of an input that only come and that nothing can join any more.
     fn prune(&mut self, input: usize, watermark: i64) {
-        let side = &mut self.sides[input];
-        for row in side.over.take(watermark) {
-            side.store.release(row.slot);
+        let Side { store, later, over, .. } = &mut self.sides[input];
+        if let Some(later) = later {
+            later.prune(watermark, |slot| store.release(slot));
+        }
+        for row in over.take(watermark) {
+            store.release(row.slot);
             if row.group == ALONE {
                 continue;
             }
@@ -424,9 +494,14 @@ impl RegularJoin {
         }
     }
 
+    /// How many pairs are given at once.
+    fn pairs_a_batch(&self) -> usize {
+        rows_of_batch([&self.sides[0].store, &self.sides[1].store])
+    }
+
     fn give(&self, changes: &[Change], arrived: Instant, out: &mut Output) -> Result<(), Error> {
         let stores = [&self.sides[0].store, &self.sides[1].store];
-        for changes in changes.chunks(BATCH_ROWS) {
+        for changes in changes.chunks(self.pairs_a_batch()) {
             let rows: Vec<[Option<u32>; 2]> = changes.iter().map(|change| change.1).collect();
             let rows = side_by_side(stores, &rows, self.kind, &self.schema)?;
             let kinds: Vec<RowKind> = changes.iter().map(|change| change.0).collect();
@@ -435,6 +510,16 @@ impl RegularJoin {
         }
         Ok(())
     }
+}
+
+/// Of each row of a batch when nothing can join it any more.
+fn over_times(horizon: Horizon, rows: &RecordBatch) -> Result<Vec<i64>, Error> {
+    let (times, nulls) = event_times(rows.column(horizon.time))?;
+    let mut over: Vec<i64> = times.iter().map(|time| time.saturating_add(horizon.behind_us)).collect();
+    if let Some(nulls) = nulls {
+        over.iter_mut().zip(&nulls).filter(|(_, valid)| !valid).for_each(|(over, _)| *over = i64::MIN);
+    }
+    Ok(over)
 }
 
 impl Side {
@@ -541,7 +626,9 @@ impl Operator for RegularJoin {
             let identities = side.identities.as_ref().map_or(0, |identities| {
                 identities.numbers.size() + identities.slots.capacity() * size_of::<Vec<u32>>()
             });
-            side.store.size() + side.rows.capacity() * size_of::<Kept>() + identities + side.over.size()
+            let later = side.later.as_ref().map_or(0, Later::size);
+            let kept = side.rows.capacity() * size_of::<Kept>();
+            side.store.size() + kept + identities + later + side.over.size()
         };
         let several: usize = self.groups.iter().flatten().map(Slots::size).sum();
         let groups = self.groups.capacity() * size_of::<[Slots; 2]>() + several;

@@ -20,6 +20,7 @@ impl RegularJoin {
         for (input, (side, scope)) in self.sides.iter_mut().zip(SIDES).enumerate() {
             let mut slots: Vec<u32> = Vec::with_capacity(side.store.len());
             groups.iter().for_each(|group| slots.extend(group[input].as_slice()));
+            slots.extend(side.later.iter().flat_map(|later| later.slots()));
             slots.extend(side.store.slots().filter(|slot| side.rows[*slot as usize].group == ALONE));
             state.scoped(scope, |state| side.write(&slots, state))?;
         }
