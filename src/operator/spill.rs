@@ -16,6 +16,9 @@ pub trait SpillStore: Debug + Send + Sync {
     /// # Errors
     /// `F003` if there is no room for them.
     fn put(&self, rows: &mut dyn Iterator<Item = RecordBatch>) -> Result<Arc<dyn Spilled>, Error>;
+
+    /// How much of what one operator has put away may be in memory again at once, bytes.
+    fn share(&self) -> usize;
 }
 
 /// Rows that were put away. They are gone when the last one lets go of them.

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::iter::Peekable;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -26,7 +27,8 @@ use crate::stream::{BATCH_BYTES, StreamBatch, Watermark, bytes_of, event_times};
 /// Joins the rows of each window when it closes; without windows all rows at the end.
 ///
 /// Wakes on: watermarks, the end. State: the rows of open windows; a window's are dropped together. Order: by
-/// window; in it pairs as the rows of the first input came, then what has no pair. A row is late if
+/// window; in it pairs as the rows of the first input came, then what has no pair; where rows of the second input were put
+/// away, first with some of these, then with the next ones. A row is late if
 /// the running watermark had closed its window; late rows are nobody's partner and never padded.
 ///
 /// Source: Flink's window join.
@@ -44,6 +46,8 @@ pub(in crate::operator) struct WindowJoin {
     /// Up to where windows are closed now.
     reached: Option<Reached>,
     closing: Option<Closing>,
+    /// See [`SpillStore::share`].
+    share: usize,
     late: Option<[LateRows; 2]>,
 }
 
@@ -55,16 +59,22 @@ enum Reached {
     End,
 }
 
-/// A window whose pairs are given piece by piece: those of the rows of its first input with all of its second, which are in
-/// memory.
+/// A window whose pairs are given piece by piece: those of the rows of its first input, which are read piece by piece, with a
+/// block of its second, which is in memory; then with the next block. What was not put away is one block.
 struct Closing {
     first: Buffer,
-    /// Those that were not begun.
+    /// Those that were not begun with the block.
     pieces: SpilledRows,
     probing: Option<Probing>,
-    /// For each row before `probing` whether it is in a pair.
+    /// Rows of the first input before `probing`.
+    at: usize,
+    /// For each row of the first input whether it is in a pair.
     first_met: Vec<bool>,
-    second: Built,
+    block: Built,
+    /// Rows of the second input behind the block.
+    blocks: Peekable<SpilledRows>,
+    /// Most bytes of a block.
+    share: usize,
     arrived: Instant,
 }
 
@@ -153,6 +163,7 @@ impl WindowJoin {
             watermark: i64::MIN,
             reached: None,
             closing: None,
+            share: usize::MAX,
             late,
         })
     }
@@ -299,7 +310,7 @@ impl WindowJoin {
                     looked_at += pairs;
                     self.closing = Some(closing);
                 }
-                None => self.end_window(closing, out)?,
+                None => self.closing = self.next_block(closing, out)?,
             }
         }
         Ok(())
@@ -309,50 +320,88 @@ impl WindowJoin {
     fn begin(&self, window: OpenWindow) -> Result<Option<Closing>, Error> {
         let Some(arrived) = window.arrived else { return Ok(None) };
         let [first, second] = window.buffers;
-        let rows = second.pieces(&self.inputs[1]).collect::<Result<Vec<_>, _>>()?;
-        let rows = concat_batches(&self.inputs[1], &rows).map_err(|error| arrow_failure(&error))?;
-        let second = self.matcher.build(rows)?;
+        let share = if second.away.is_empty() { usize::MAX } else { self.share };
+        let mut blocks = second.pieces(&self.inputs[1]).peekable();
+        let block = self.block(&mut blocks, share)?;
         let pieces = first.pieces(&self.inputs[0]);
-        Ok(Some(Closing { first, pieces, probing: None, first_met: Vec::new(), second, arrived }))
+        let (probing, at, first_met) = (None, 0, Vec::new());
+        Ok(Some(Closing { first, pieces, probing, at, first_met, block, blocks, share, arrived }))
     }
 
-    /// Gives the next pairs, and tells how many it looked at. `None`: there are no more.
+    /// The next rows of the second input.
+    fn block(&self, pieces: &mut Peekable<SpilledRows>, share: usize) -> Result<Built, Error> {
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        while bytes < share
+            && let Some(piece) = pieces.next()
+        {
+            let piece = piece?;
+            bytes += bytes_of(&piece);
+            rows.push(piece);
+        }
+        self.matcher.build(concat_batches(&self.inputs[1], &rows).map_err(|error| arrow_failure(&error))?)
+    }
+
+    /// Gives the next pairs, and tells how many it looked at. `None`: there are no more with this block.
     fn step(&self, closing: &mut Closing, out: &mut Output) -> Result<Option<usize>, Error> {
-        let Closing { pieces, probing, first_met, second, arrived, .. } = closing;
+        let Closing { pieces, probing, at, first_met, block, blocks, arrived, .. } = closing;
         let mut give = |rows: RecordBatch| out.batch(StreamBatch::inserts(rows, *arrived));
         let mut begun = match probing.take() {
             Some(begun) => begun,
             None => match pieces.next() {
-                Some(rows) => self.matcher.probe(rows?, second)?,
+                Some(rows) => self.matcher.probe(rows?, block)?,
                 None => return Ok(None),
             },
         };
-        if let Some(pairs) = self.matcher.next(&mut begun, second)? {
+        if let Some(pairs) = self.matcher.next(&mut begun, block)? {
             if self.kind.gives_pairs() && !pairs.first.is_empty() {
                 let (rows, others) = (UInt32Array::from(pairs.first), UInt32Array::from(pairs.second));
-                give(beside(&begun.rows, &rows, &second.rows, &others, &self.schema)?);
+                give(beside(&begun.rows, &rows, &block.rows, &others, &self.schema)?);
             }
             *probing = Some(begun);
             return Ok(Some(pairs.looked_at));
         }
-        if !self.kind.gives_pairs() {
-            for rows in those(&begun.met, self.kind == JoinKind::Semi).chunks(BATCH_ROWS) {
+        let end = *at + begun.met.len();
+        first_met.resize(first_met.len().max(end), false);
+        let known = &mut first_met[*at..end];
+        known.iter_mut().zip(&begun.met).for_each(|(known, met)| *known |= met);
+        if !self.kind.gives_pairs() && blocks.peek().is_none() {
+            for rows in those(known, self.kind == JoinKind::Semi).chunks(BATCH_ROWS) {
                 give(chosen(&begun.rows, &UInt32Array::from(rows.to_vec()), &self.schema)?);
             }
         }
-        first_met.extend(begun.met);
+        *at = end;
         Ok(Some(1))
     }
 
-    /// All pairs of a window were given: now what has none.
-    fn end_window(&self, closing: Closing, out: &mut Output) -> Result<(), Error> {
-        let Closing { first, first_met, second, arrived, .. } = closing;
-        self.count(&first_met, &second.met, out);
-        if !self.kind.gives_pairs() {
-            return Ok(());
+    /// All pairs with a block were given. Behind the last one comes what has none: `None`.
+    fn next_block(&self, mut closing: Closing, out: &mut Output) -> Result<Option<Closing>, Error> {
+        let second_used = |met: bool| met || self.kind.keeps_second();
+        count(closing.block.met.iter().map(|met| second_used(*met)), out);
+        let is_last = closing.blocks.peek().is_none();
+        if is_last {
+            let first_used = |met: bool| match self.kind {
+                JoinKind::Left | JoinKind::Full => true,
+                JoinKind::Inner | JoinKind::Right | JoinKind::Semi => met,
+                JoinKind::Anti => !met,
+            };
+            count(closing.first_met.iter().map(|met| first_used(*met)), out);
         }
-        let mut give = |rows: RecordBatch| out.batch(StreamBatch::inserts(rows, arrived));
-        if self.kind.keeps_first() && first_met.contains(&false) {
+        if self.kind.gives_pairs() {
+            self.give_alone(&closing, is_last, out)?;
+        }
+        if is_last {
+            return Ok(None);
+        }
+        closing.block = self.block(&mut closing.blocks, closing.share)?;
+        (closing.pieces, closing.at) = (closing.first.pieces(&self.inputs[0]), 0);
+        Ok(Some(closing))
+    }
+
+    /// Gives the rows that are in no pair, where they are kept: of the block, and behind the last one of the first input.
+    fn give_alone(&self, closing: &Closing, is_last: bool, out: &mut Output) -> Result<(), Error> {
+        let Closing { first, first_met, block, arrived, .. } = closing;
+        let mut give = |rows: RecordBatch| out.batch(StreamBatch::inserts(rows, *arrived));
+        if is_last && self.kind.keeps_first() && first_met.contains(&false) {
             let mut before = 0;
             for piece in first.pieces(&self.inputs[0]) {
                 let piece = piece?;
@@ -360,35 +409,29 @@ impl WindowJoin {
                 before += piece.num_rows();
                 for rows in those(met, false).chunks(BATCH_ROWS) {
                     let (rows, none) = (UInt32Array::from(rows.to_vec()), UInt32Array::new_null(rows.len()));
-                    give(beside(&piece, &rows, &second.rows, &none, &self.schema)?);
+                    give(beside(&piece, &rows, &block.rows, &none, &self.schema)?);
                 }
             }
         }
         if self.kind.keeps_second() {
             let nothing = RecordBatch::new_empty(Arc::clone(&self.inputs[0]));
-            for rows in those(&second.met, false).chunks(BATCH_ROWS) {
+            for rows in those(&block.met, false).chunks(BATCH_ROWS) {
                 let (rows, none) = (UInt32Array::from(rows.to_vec()), UInt32Array::new_null(rows.len()));
-                give(beside(&nothing, &none, &second.rows, &rows, &self.schema)?);
+                give(beside(&nothing, &none, &block.rows, &rows, &self.schema)?);
             }
         }
         Ok(())
     }
+}
 
-    /// A row is used if it is in the result or decided what is: otherwise the join has removed it.
-    fn count(&self, first_met: &[bool], second_met: &[bool], out: &mut Output) {
-        let met = |met: &[bool]| met.iter().filter(|met| **met).count() as u64;
-        let (first, second) = (first_met.len() as u64, second_met.len() as u64);
-        let first_used = match self.kind {
-            JoinKind::Left | JoinKind::Full => first,
-            JoinKind::Inner | JoinKind::Right | JoinKind::Semi => met(first_met),
-            JoinKind::Anti => first - met(first_met),
-        };
-        let second_used = if self.kind.keeps_second() { second } else { met(second_met) };
-        let all = first + second;
-        out.counts.held -= all;
-        out.counts.used += first_used + second_used;
-        out.counts.filtered += all - first_used - second_used;
-    }
+/// Rows that were held and are not any more: each is used if it is in the result or decided what is; otherwise the join
+/// has removed it.
+fn count(used: impl ExactSizeIterator<Item = bool>, out: &mut Output) {
+    let all = used.len() as u64;
+    let used = used.filter(|used| *used).count() as u64;
+    out.counts.held -= all;
+    out.counts.used += used;
+    out.counts.filtered += all - used;
 }
 
 /// The rows that have met others, or have not.
@@ -467,6 +510,7 @@ impl Operator for WindowJoin {
     }
 
     fn spill(&mut self, wanted: usize, store: &dyn SpillStore) -> Result<usize, Error> {
+        self.share = store.share();
         // The largest first, so that there are few files; last of all that which closes first.
         let windows = self.open.iter().enumerate().filter(|(_, (_, window))| window.here().next().is_some());
         let mut cold: Vec<(bool, Reverse<usize>, (i64, i64))> =
@@ -483,9 +527,7 @@ impl Operator for WindowJoin {
             }
             let Some(window) = self.open.get_mut(&key) else { continue };
             let before = window.size();
-            // Without windows all of the second input is in memory at the end: better it fails now.
-            let inputs = if self.windows.is_some() { 2 } else { 1 };
-            for (buffer, schema) in window.buffers.iter_mut().zip(&self.inputs).take(inputs) {
+            for (buffer, schema) in window.buffers.iter_mut().zip(&self.inputs) {
                 buffer.put_away(schema, store)?;
             }
             given_up += before - window.size();
@@ -511,8 +553,9 @@ mod tests {
     use arrow::datatypes::{DataType, Field, TimeUnit as ArrowUnit};
 
     use super::*;
+    use crate::operator::checked::Put;
     use crate::operator::testing::{Step, drain, pieces, plan_node, respread};
-    use crate::operator::{RowCounts, create};
+    use crate::operator::{RowCounts, Spilled, create};
     use crate::plan::{Operation, PlanNode};
     use crate::stream::{RunningWatermark, TimeUnit};
 
@@ -565,8 +608,15 @@ mod tests {
         plan_node(Operation::WindowJoin(Box::new(node)), schema)
     }
 
-    /// The result as `v,v` lines; `second_first`: which input is read first between watermarks.
-    fn run(kind: JoinKind, rows: &[Row], cut: usize, second_first: bool) -> (Vec<String>, RowCounts) {
+    /// The result as `v,v` lines; `second_first`: which input is read first between watermarks; `store`: where all rows are
+    /// put away as soon as they have come.
+    fn run(
+        kind: JoinKind,
+        rows: &[Row],
+        cut: usize,
+        second_first: bool,
+        store: Option<&dyn SpillStore>,
+    ) -> (Vec<String>, RowCounts) {
         let mut join = create(&node(kind, true), &Arc::new(Schema::new(side(false)))).unwrap();
         let (mut out, mut given) = (Output::default(), Vec::new());
         let mut watermark = i64::MIN;
@@ -578,6 +628,9 @@ mod tests {
                     _ => join.process_second(batch(&own), &mut out).unwrap(),
                 }
             }
+            if let Some(store) = store {
+                join.spill(usize::MAX, store).unwrap();
+            }
             let next = rows.get((number + 1) * cut).map_or(i64::MAX, |row| row.1 * 1_000);
             if next > watermark {
                 watermark = next;
@@ -587,6 +640,20 @@ mod tests {
         }
         assert_eq!(join.state(), StateSize::default());
         (values(&given), out.counts)
+    }
+
+    /// Of what is there no more than one piece may be in memory.
+    #[derive(Debug)]
+    struct BlockOfOne;
+
+    impl SpillStore for BlockOfOne {
+        fn put(&self, rows: &mut dyn Iterator<Item = RecordBatch>) -> Result<Arc<dyn Spilled>, Error> {
+            Put.put(rows)
+        }
+
+        fn share(&self) -> usize {
+            1
+        }
     }
 
     fn values(lines: &[String]) -> Vec<String> {
@@ -625,8 +692,14 @@ mod tests {
         for (kind, expected, used) in cases {
             for cut in 1..=ROWS.len() {
                 for second_first in [false, true] {
-                    let (given, counts) = run(kind, &ROWS, cut, second_first);
+                    let (given, counts) = run(kind, &ROWS, cut, second_first, None);
                     assert_eq!(given, expected, "{kind:?}, batches of {cut}");
+                    assert_eq!((counts.used, counts.late, counts.held), (used, 2, 0), "{kind:?}");
+                    // The same rows, whatever is in memory at once.
+                    let (mut given, counts) = run(kind, &ROWS, cut, second_first, Some(&BlockOfOne));
+                    let mut expected = expected.to_vec();
+                    (given.sort(), expected.sort());
+                    assert_eq!(given, expected, "{kind:?}, batches of {cut}, put away");
                     assert_eq!((counts.used, counts.late, counts.held), (used, 2, 0), "{kind:?}");
                 }
             }

@@ -25,6 +25,9 @@ pub use machine::memory as machine_memory;
 /// Most rows that an operator takes between two looks at what it keeps.
 const MOST_ROWS: u64 = 65_536;
 
+/// So much of what was put away may come back at once, however small the limit.
+const SMALLEST_SHARE: usize = 1 << 20;
+
 /// What the operators of all jobs keep that share this.
 #[derive(Debug, Default)]
 pub struct StateMemory {
@@ -124,7 +127,8 @@ impl Share {
         // What a row adds is some hundred bytes; a small limit is looked at often.
         let most_rows = limit.bytes.map_or(MOST_ROWS, |bytes| (bytes >> 10).clamp(1, MOST_ROWS));
         let told = Told { operator: (*job, node), ..Told::default() };
-        let store = FileStore(Arc::clone(folder));
+        let share = limit.bytes.map_or(usize::MAX, |bytes| usize::try_from(bytes / 8).unwrap_or(usize::MAX));
+        let store = FileStore { folder: Arc::clone(folder), share: share.max(SMALLEST_SHARE) };
         Self { limit: limit.clone(), store, most_rows, number, told, next_half: (0, 0) }
     }
 

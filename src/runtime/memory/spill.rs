@@ -151,15 +151,19 @@ fn is_alike(_folder: &Metadata, _own: &Metadata) -> bool {
 
 /// Where an operator puts its state away.
 #[derive(Debug)]
-pub(super) struct FileStore(pub(super) Arc<SpillFolder>);
+pub(super) struct FileStore {
+    pub(super) folder: Arc<SpillFolder>,
+    /// See [`SpillStore::share`].
+    pub(super) share: usize,
+}
 
 impl SpillStore for FileStore {
     fn put(&self, rows: &mut dyn Iterator<Item = RecordBatch>) -> Result<Arc<dyn Spilled>, Error> {
-        let number = self.0.files.fetch_add(1, Ordering::Relaxed);
-        let path = self.0.made()?.join(format!("{number}.arrow"));
+        let number = self.folder.files.fetch_add(1, Ordering::Relaxed);
+        let path = self.folder.made()?.join(format!("{number}.arrow"));
         let fault = |error: &dyn std::fmt::Display| unwritable(&path, error);
         // Removed also if it can't be written to its end.
-        let mut spilled = SpilledFile { path: path.clone(), bytes: 0, _folder: Arc::clone(&self.0) };
+        let mut spilled = SpilledFile { path: path.clone(), bytes: 0, _folder: Arc::clone(&self.folder) };
         let Some(first) = rows.next() else {
             return Err(Error::internal("spill", "no rows, and so no columns"));
         };
@@ -174,6 +178,10 @@ impl SpillStore for FileStore {
         file.flush().map_err(|error| fault(&error))?;
         spilled.bytes = file.get_ref().metadata().map_err(|error| fault(&error))?.len();
         Ok(Arc::new(spilled))
+    }
+
+    fn share(&self) -> usize {
+        self.share
     }
 }
 
@@ -233,7 +241,8 @@ mod tests {
     fn rows_come_back_and_leave_nothing_behind() {
         let place = tempfile::tempdir().unwrap();
         let entries = || fs::read_dir(place.path()).unwrap().count();
-        let store = FileStore(SpillFolder::new(Some(place.path().to_path_buf())));
+        let store =
+            FileStore { folder: SpillFolder::new(Some(place.path().to_path_buf())), share: usize::MAX };
         assert_eq!(entries(), 0);
         let spilled = store.put(&mut [rows(0..5), rows(5..7)].into_iter()).unwrap();
         let other = store.put(&mut [rows(9..10)].into_iter()).unwrap();
@@ -242,7 +251,7 @@ mod tests {
             assert_eq!(back, [rows(0..5), rows(5..7)]);
         }
         assert!(spilled.bytes() > 0);
-        let folder = store.0.made().unwrap();
+        let folder = store.folder.made().unwrap();
         let files =
             || fs::read_dir(&folder).unwrap().flatten().filter(|file| file.file_name() != LOCK).count();
         assert_eq!(files(), 2);
@@ -258,7 +267,7 @@ mod tests {
     fn a_place_that_takes_nothing_is_named() {
         let place = tempfile::tempdir().unwrap();
         let missing = place.path().join("missing");
-        let store = FileStore(SpillFolder::new(Some(missing)));
+        let store = FileStore { folder: SpillFolder::new(Some(missing)), share: usize::MAX };
         let error = store.put(&mut [rows(0..5)].into_iter()).unwrap_err();
         assert_eq!(error.code(), "F003");
         assert!(error.message().contains("missing"), "{error}");
@@ -267,9 +276,10 @@ mod tests {
     #[test]
     fn a_file_that_somebody_removed_is_named() {
         let place = tempfile::tempdir().unwrap();
-        let store = FileStore(SpillFolder::new(Some(place.path().to_path_buf())));
+        let store =
+            FileStore { folder: SpillFolder::new(Some(place.path().to_path_buf())), share: usize::MAX };
         let spilled = store.put(&mut [rows(0..5)].into_iter()).unwrap();
-        fs::remove_dir_all(store.0.made().unwrap()).unwrap();
+        fs::remove_dir_all(store.folder.made().unwrap()).unwrap();
         assert_eq!(spilled.rows().err().map(|error| error.code().to_owned()).as_deref(), Some("F001"));
     }
 
@@ -289,7 +299,7 @@ mod tests {
         let at = |name: &str| place.path().join(name);
         let parent = || Some(place.path().to_path_buf());
         // One that lives, of this process; a lock is not shared within one either.
-        let living = FileStore(SpillFolder::new(parent()));
+        let living = FileStore { folder: SpillFolder::new(parent()), share: usize::MAX };
         let rows_of_living = living.put(&mut [rows(0..5)].into_iter()).unwrap();
         leave(&at("tidegate-4000000000-0"), MARKER);
         leave(&at("tidegate-1-17"), MARKER);
@@ -314,10 +324,10 @@ mod tests {
             entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
         };
         let before = names();
-        let store = FileStore(SpillFolder::new(parent()));
+        let store = FileStore { folder: SpillFolder::new(parent()), share: usize::MAX };
         assert_eq!(names(), before, "nothing is done before there is something to put away");
         drop(store.put(&mut [rows(0..5)].into_iter()).unwrap());
-        let own = store.0.made().unwrap();
+        let own = store.folder.made().unwrap();
         let mut expected = before;
         expected.remove("tidegate-4000000000-0");
         expected.remove("tidegate-1-17");
@@ -335,7 +345,8 @@ mod tests {
             let name = format!("{PREFIX}{}-{}", std::process::id(), FOLDERS.load(Ordering::Relaxed) + number);
             fs::create_dir(place.path().join(name)).unwrap();
         }
-        let store = FileStore(SpillFolder::new(Some(place.path().to_path_buf())));
+        let store =
+            FileStore { folder: SpillFolder::new(Some(place.path().to_path_buf())), share: usize::MAX };
         assert!(store.put(&mut [rows(0..5)].into_iter()).is_ok());
     }
 }
