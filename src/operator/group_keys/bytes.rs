@@ -117,6 +117,10 @@ impl GroupKeys for Bytes {
         }
     }
 
+    fn expect(&mut self, groups: usize) {
+        self.table.reserve(groups, |slot| slot.hash);
+    }
+
     fn len(&self) -> usize {
         self.offsets.len() - 1
     }

@@ -58,6 +58,10 @@ impl GroupKeys for Encoded {
         Ok(())
     }
 
+    fn expect(&mut self, groups: usize) {
+        self.table.reserve(groups, |slot| slot.hash);
+    }
+
     fn len(&self) -> usize {
         self.keys.num_rows()
     }

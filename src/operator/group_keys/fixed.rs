@@ -109,6 +109,10 @@ impl GroupKeys for One {
         Ok(())
     }
 
+    fn expect(&mut self, groups: usize) {
+        self.table.reserve(groups, |other| self.hasher.hash_one(other.0));
+    }
+
     fn len(&self) -> usize {
         self.keys.len()
     }
@@ -264,6 +268,10 @@ impl GroupKeys for Packed {
             });
         }
         Ok(())
+    }
+
+    fn expect(&mut self, groups: usize) {
+        self.table.reserve(groups, |other| self.hasher.hash_one(other.0));
     }
 
     fn len(&self) -> usize {

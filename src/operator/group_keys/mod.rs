@@ -29,6 +29,9 @@ pub(super) trait GroupKeys: Send {
     /// An internal error if the columns can't be encoded.
     fn intern(&mut self, columns: &[ArrayRef], ids: &mut Vec<usize>) -> Result<(), Error>;
 
+    /// Makes room for so many groups, which are expected.
+    fn expect(&mut self, groups: usize);
+
     /// Number of groups.
     fn len(&self) -> usize;
 

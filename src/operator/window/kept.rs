@@ -112,6 +112,7 @@ impl Away {
     /// The groups in a table of their own again, numbered as they were.
     pub(super) fn table(&self, recipe: &Recipe, ranked: bool, ids: &mut Vec<usize>) -> Result<Table, Error> {
         let mut table = Table::try_new(recipe, ranked)?;
+        table.expect(self.groups);
         self.each(recipe, |sealed| table.merge(sealed, ids))?;
         Ok(table)
     }
@@ -145,6 +146,8 @@ pub(super) fn merge<'a>(
 ) -> Result<Table, Error> {
     let mut table = Table::try_new(recipe, true)?;
     for part in parts {
+        // At least as many as the largest of them.
+        table.expect(part.groups().saturating_sub(table.len()));
         part.each(recipe, |sealed| table.merge(sealed, ids))?;
     }
     Ok(table)

@@ -37,6 +37,8 @@ pub(super) struct LocalAggregate {
     states_given: u64,
     /// Whether there are fewer states than rows; unknown before the trial is over.
     pays: Option<bool>,
+    /// Groups of the last table.
+    groups: usize,
     ids: Vec<usize>,
 }
 
@@ -56,6 +58,7 @@ impl LocalAggregate {
             rows_seen: 0,
             states_given: 0,
             pays: None,
+            groups: 0,
             ids: Vec::new(),
         })
     }
@@ -132,7 +135,9 @@ impl Operator for LocalAggregate {
                 }
             }
             let mut table = Table::try_new(&self.recipe, true)?;
+            table.expect(self.groups);
             table.update(&self.recipe, &rows, &mut ids)?;
+            self.groups = table.len();
             parts.push((key, table.seal()?));
         }
         self.ids = ids;

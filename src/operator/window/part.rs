@@ -1,7 +1,6 @@
 //! A part of the state to which rows may still come.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 
 use super::kept::{Away, Kept};
 use super::placement::PartKey;
@@ -108,12 +107,14 @@ pub(super) fn part<'a>(
     (recipe, is_ranked): (&Recipe, bool),
     ids: &mut Vec<usize>,
 ) -> Result<&'a mut Table, Error> {
-    let part = match open.entry(key) {
-        Entry::Occupied(entry) => entry.into_mut(),
-        Entry::Vacant(entry) => {
-            let groups = Groups::Here(Table::try_new(recipe, is_ranked)?);
-            entry.insert(Part { groups, rows: 0, written: 0 })
-        }
+    if !open.contains_key(&key) {
+        let before = open.range(..key).next_back().map_or(0, |(_, part)| part.len());
+        let mut table = Table::try_new(recipe, is_ranked)?;
+        table.expect(before);
+        open.insert(key, Part { groups: Groups::Here(table), rows: 0, written: 0 });
+    }
+    let Some(part) = open.get_mut(&key) else {
+        return Err(Error::internal("WindowAggregate", "a part that is not there"));
     };
     part.written = batches;
     if let Groups::Away(away) = &part.groups {

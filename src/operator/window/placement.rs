@@ -25,6 +25,9 @@ pub(super) struct PartKey {
 /// Event times whose windows can be told apart: beyond them, bounds would overflow.
 const TIMES: std::ops::RangeInclusive<i64> = -(1 << 62)..=1 << 62;
 
+/// Rows of so many slices are placed together.
+const FEW_SLICES: usize = 8;
+
 /// Where the rows of a batch go.
 #[derive(Debug, Default)]
 pub(super) struct Placement {
@@ -147,9 +150,18 @@ impl Placer {
             times
         };
         let may_share = !self.separate && nulls.is_none_or(|nulls| nulls.null_count() == 0);
-        if let Some(key) = may_share.then(|| self.single_part(&times, running)).flatten() {
-            return Ok(Placement::all(key, times.len()));
+        match may_share.then(|| self.few_parts(&times, running)).flatten() {
+            Some(placement) => Ok(placement),
+            None => self.place_each(&times, nulls, running),
         }
+    }
+
+    fn place_each(
+        &self,
+        times: &[i64],
+        nulls: Option<&NullBuffer>,
+        running: &Running<'_>,
+    ) -> Result<Placement, Error> {
         let mut placing = Placing::default();
         let mut current = self.current(self.assigner.slice_start(0));
         for (row, time) in times.iter().copied().enumerate() {
@@ -203,15 +215,25 @@ impl Placer {
         Current { start, end, closes_us: self.late_from(end) }
     }
 
-    /// The part of all rows, if there is only one and none of its windows has closed.
-    fn single_part(&self, times: &[i64], running: &Running<'_>) -> Option<PartKey> {
+    /// The parts of all rows, if they are few and none of their windows has closed.
+    fn few_parts(&self, times: &[i64], running: &Running<'_>) -> Option<Placement> {
         let (low, high) = min_max(times)?;
         if !TIMES.contains(&low) || !TIMES.contains(&high) {
             return None;
         }
-        let current = self.current(self.assigner.slice_start(low));
-        (high < current.end && running.last() < current.closes_us)
-            .then_some(PartKey { end: current.end, start: current.start })
+        let first = self.current(self.assigner.slice_start(low));
+        if running.last() >= first.closes_us {
+            return None;
+        }
+        if high < first.end {
+            return Some(Placement::all(PartKey { end: first.end, start: first.start }, times.len()));
+        }
+        let key = |slice: usize| {
+            let start = first.start + slice as i64 * (first.end - first.start);
+            PartKey { start, end: start + (first.end - first.start) }
+        };
+        let slices = usize::try_from((high - first.start) / (first.end - first.start)).ok()? + 1;
+        (slices <= FEW_SLICES).then(|| place_in_slices(times, slices, key))
     }
 
     /// Whether a window that ends at `end` is the last of those that a row of that time is in.
@@ -260,6 +282,39 @@ impl Placer {
         }
         placing.finish(starts.len())
     }
+}
+
+/// Places all rows, each in one of some slices that follow each other.
+fn place_in_slices(times: &[i64], slices: usize, key: impl Fn(usize) -> PartKey) -> Placement {
+    let mut of_rows = vec![0_u8; times.len()];
+    for slice in 1..slices {
+        let start = key(slice).start;
+        of_rows.iter_mut().zip(times).for_each(|(of_row, time)| *of_row += u8::from(*time >= start));
+    }
+    // Parts have the order in which they are first met.
+    let mut met: Vec<(usize, usize)> =
+        (0..slices).filter_map(|slice| Some((memchr::memchr(slice as u8, &of_rows)?, slice))).collect();
+    met.sort_unstable();
+    let mut parts = [0_u8; FEW_SLICES];
+    met.iter().zip(0..).for_each(|((_, slice), part)| parts[*slice] = part);
+    of_rows.iter_mut().for_each(|of_row| *of_row = parts[usize::from(*of_row)]);
+    let mut counts = [0_usize; FEW_SLICES];
+    of_rows.iter().for_each(|part| counts[usize::from(*part)] += 1);
+    let order = (!of_rows.is_sorted()).then(|| {
+        let mut next = [0_usize; FEW_SLICES];
+        for part in 1..met.len() {
+            next[part] = next[part - 1] + counts[part - 1];
+        }
+        let mut order = vec![0; times.len()];
+        for (row, part) in (0..).zip(&of_rows) {
+            let place = &mut next[usize::from(*part)];
+            order[*place] = row;
+            *place += 1;
+        }
+        order.into()
+    });
+    let parts = met.iter().zip(counts).map(|((_, slice), count)| (key(*slice), count)).collect();
+    Placement { order, parts, ..Placement::default() }
 }
 
 /// Fails for a time whose windows could not be told apart.
@@ -357,4 +412,73 @@ impl Placing {
 fn min_max(values: &[i64]) -> Option<(i64, i64)> {
     let first = *values.first()?;
     Some(values.iter().fold((first, first), |(low, high), value| (low.min(*value), high.max(*value))))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::operator::testing::MS;
+    use crate::plan::{WindowKind, WindowSpec};
+    use crate::stream::TimeUnit;
+
+    fn placer(kind: WindowKind) -> Placer {
+        let spec = WindowSpec { kind, offset_us: 0, zone: None, unit: TimeUnit::Millisecond };
+        Placer {
+            assigner: Assigner::try_new(&spec).unwrap(),
+            source: WindowSource::Assign { time: 0, window: spec },
+            lateness_us: 0,
+            separate: false,
+            rejects: false,
+            copies: None,
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: 300,
+            failure_persistence: None,
+            rng_seed: proptest::test_runner::RngSeed::Fixed(20_240_311),
+            ..ProptestConfig::default()
+        })]
+
+        /// Row by row.
+        #[test]
+        fn rows_of_few_slices_go_where_each_of_them_does(
+            times in prop::collection::vec(-40i64..60, 1..80),
+            watermark in -60i64..40,
+            kind in 0usize..3,
+        ) {
+            let kind = [
+                WindowKind::Tumble { size_us: 20 * MS },
+                WindowKind::Hop { slide_us: 20 * MS, size_us: 60 * MS },
+                WindowKind::Cumulate { step_us: 20 * MS, size_us: 60 * MS },
+            ][kind];
+            let placer = placer(kind);
+            let times: Vec<i64> = times.iter().map(|time| time * MS).collect();
+            let running = Running { values: None, floor: watermark * MS };
+            if let Some(few) = placer.few_parts(&times, &running) {
+                let each = placer.place_each(&times, None, &running).unwrap();
+                prop_assert_eq!(few.parts, each.parts);
+                prop_assert_eq!(few.order, each.order);
+                prop_assert_eq!((few.kept, each.kept), (None, None));
+                prop_assert_eq!((each.late, each.partly_late), (0, 0));
+            }
+        }
+    }
+
+    #[test]
+    fn a_closed_window_or_many_slices_are_looked_at_row_by_row() {
+        let placer = placer(WindowKind::Tumble { size_us: 10 * MS });
+        let few = |times: &[i64], watermark: i64| {
+            let times: Vec<i64> = times.iter().map(|time| time * MS).collect();
+            placer
+                .few_parts(&times, &Running { values: None, floor: watermark * MS })
+                .map(|few| few.parts.len())
+        };
+        assert_eq!((few(&[1, 5], 0), few(&[21, 1, 5, 11], 0)), (Some(1), Some(3)));
+        assert_eq!((few(&[1, 21], 9), few(&[1, 21], 8)), (None, Some(2)));
+        assert_eq!((few(&[1, 75], 0), few(&[1, 85], 0)), (Some(2), None));
+    }
 }

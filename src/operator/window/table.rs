@@ -12,6 +12,9 @@ use crate::operator::KeyFilter;
 use crate::operator::evaluate::arrow_failure;
 use crate::operator::group_keys::{CHUNK, GroupKeys, group_keys};
 
+/// Room for so many groups is made before they come, at most.
+const MOST_EXPECTED: usize = 8192;
+
 /// The groups of one slice or window. Used until its result or state is taken, then thrown away.
 pub(super) struct Table {
     /// `None`: one group without a key.
@@ -48,6 +51,13 @@ impl Table {
         };
         let states = recipe.calls.iter().map(|call| call.form.states(call)).collect::<Result<_, _>>()?;
         Ok(Self { groups, states, first_rows: ranked.then(Column::default), rows: 0 })
+    }
+
+    /// Makes room for about as many groups as its neighbour has.
+    pub(super) fn expect(&mut self, groups: usize) {
+        if let Some(own) = &mut self.groups {
+            own.expect(groups.min(MOST_EXPECTED));
+        }
     }
 
     /// Number of groups.
