@@ -141,14 +141,26 @@ pub(super) fn sort_indices(
     ties: Ties,
     fetch: Option<usize>,
 ) -> Result<UInt32Array, Error> {
-    let length = u32::try_from(rows.num_rows())
-        .map_err(|_| Error::internal("Sort", "more than 4,294,967,295 rows at once"))?;
+    let values = keys.iter().map(|key| evaluate(&key.expr, rows)).collect::<Result<_, _>>()?;
+    sort_columns(keys, values, before, ties, fetch, rows.num_rows())
+}
+
+/// The same of so many rows, whose keys have these values.
+pub(super) fn sort_columns(
+    keys: &[SortKey],
+    values: Vec<ArrayRef>,
+    before: &[ArrayRef],
+    ties: Ties,
+    fetch: Option<usize>,
+    rows: usize,
+) -> Result<UInt32Array, Error> {
+    let length =
+        u32::try_from(rows).map_err(|_| Error::internal("Sort", "more than 4,294,967,295 rows at once"))?;
     let ascending = |values: ArrayRef| SortColumn { values, options: None };
     let mut columns: Vec<SortColumn> = before.iter().cloned().map(ascending).collect();
-    for key in keys {
+    for (key, values) in keys.iter().zip(values) {
         let options = SortOptions { descending: key.descending, nulls_first: key.nulls_first };
-        let values = one_nan_and_zero(evaluate(&key.expr, rows)?);
-        columns.push(SortColumn { values, options: Some(options) });
+        columns.push(SortColumn { values: one_nan_and_zero(values), options: Some(options) });
     }
     columns.push(ascending(match ties {
         Ties::EarliestFirst => Arc::new(UInt32Array::from_iter_values(0..length)),

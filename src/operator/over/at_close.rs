@@ -5,18 +5,19 @@ use std::time::Instant;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, UInt32Array};
 use arrow::buffer::NullBuffer;
-use arrow::compute::{concat, concat_batches, filter_record_batch, take_record_batch};
+use arrow::compute::{concat, filter_record_batch, take_record_batch};
 use arrow::datatypes::{Int64Type, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use arrow::row::{RowConverter, SortField};
 use std::sync::Arc;
 
+use super::arrived::Arrived;
 use super::compute::{Computer, Part, Work};
 use crate::error::Error;
 use crate::operator::evaluate::{arrow_failure, evaluate, one_nan_and_zero};
 use crate::operator::keys::{KeyFormat, KeyNumbers};
 use crate::operator::late::{LateRows, Missed, Rejected};
-use crate::operator::sort::{Ties, sort_indices};
+use crate::operator::sort::Ties;
 use crate::operator::state::{misfit, with_schema};
 use crate::operator::store::shared;
 use crate::operator::window::WindowAssigner;
@@ -45,15 +46,39 @@ pub(super) struct OverAtClose {
     /// By end, then start.
     open: BTreeMap<(i64, i64), OpenWindow>,
     watermark: i64,
+    /// Up to where windows are closed now.
+    reached: Option<Reached>,
+    giving: Option<Giving>,
     late: Option<LateRows>,
 }
+
+/// How far the input has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reached {
+    Watermark(Watermark),
+    End,
+}
+
+/// A window of which no more than the first rows of each partition come out, with their numbers: piece by piece.
+struct Giving {
+    rows: Arrived,
+    /// Their places, in the order in which they come out.
+    order: Vec<u32>,
+    numbers: Vec<i64>,
+    /// Those before it are given.
+    from: usize,
+    /// Rows of a piece.
+    piece: usize,
+    arrived: Instant,
+}
+
+/// Pieces that are given before others may go on.
+const PIECES_AT_ONCE: usize = 4;
 
 #[derive(Default)]
 struct OpenWindow {
     partitions: KeyNumbers,
-    /// Rows with the number of their partition, in the order of arrival.
-    rows: Vec<(RecordBatch, UInt32Array)>,
-    num_rows: usize,
+    rows: Arrived,
     /// Rows that were left when the others were last dropped.
     pruned: usize,
     arrived: Option<Instant>,
@@ -84,6 +109,8 @@ impl OverAtClose {
             schema: schema.clone(),
             open: BTreeMap::new(),
             watermark: i64::MIN,
+            reached: None,
+            giving: None,
             late,
         })
     }
@@ -133,7 +160,6 @@ impl OverAtClose {
             out.counts.held += rows.len() as u64;
             let open = self.open.entry(window).or_default();
             open.arrived = open.arrived.max(Some(batch.arrived));
-            open.num_rows += rows.len();
             let numbers = rows.iter().map(|row| open.partitions.number(&keys, *row as usize));
             let numbers = UInt32Array::from_iter_values(numbers);
             let rows = match rows.len() == batch.num_rows() {
@@ -141,7 +167,7 @@ impl OverAtClose {
                 false => take_record_batch(&batch.rows, &UInt32Array::from(rows))
                     .map_err(|error| arrow_failure(&error))?,
             };
-            open.rows.push((rows, numbers));
+            open.rows.push(rows, numbers);
             self.prune(window, out)?;
         }
         Ok(())
@@ -158,51 +184,92 @@ impl OverAtClose {
     fn prune(&mut self, window: (i64, i64), out: &mut Output) -> Result<(), Error> {
         let Some(most) = self.most_rows() else { return Ok(()) };
         let Some(mut open) = self.open.remove(&window) else { return Ok(()) };
-        if open.num_rows > 2 * open.pruned + 4 * BATCH_ROWS {
-            let (rows, numbers, order) = self.ordered(&mut open)?;
+        if open.rows.len() > 2 * open.pruned + 4 * open.rows.batch_rows() {
+            let (numbers, order) = open.rows.ordered(&self.order, self.ties)?;
             let mut kept: Vec<u32> = Vec::new();
             for part in partitions(&numbers, &order) {
                 kept.extend(&order.values()[part.from..part.to.min(part.from.saturating_add(most))]);
             }
             kept.sort_unstable();
-            let dropped = rows.num_rows() - kept.len();
+            let dropped = open.rows.len() - kept.len();
             out.counts.held -= dropped as u64;
             out.counts.filtered += dropped as u64;
-            (open.num_rows, open.pruned) = (kept.len(), kept.len());
-            let kept = UInt32Array::from(kept);
-            let numbers =
-                arrow::compute::take(&numbers, &kept, None).map_err(|error| arrow_failure(&error))?;
-            let rows = take_record_batch(&rows, &kept).map_err(|error| arrow_failure(&error))?;
-            open.rows.push((rows, numbers.as_primitive().clone()));
+            open.pruned = kept.len();
+            open.rows.retain(&kept)?;
         }
         self.open.insert(window, open);
         Ok(())
     }
 
-    /// All rows of a window in the order of arrival, their partitions, and their places by partition
-    /// and ORDER BY.
-    fn ordered(&self, open: &mut OpenWindow) -> Result<(RecordBatch, UInt32Array, UInt32Array), Error> {
-        let (rows, numbers): (Vec<_>, Vec<_>) = std::mem::take(&mut open.rows).into_iter().unzip();
-        let rows = concat_batches(&self.input, &rows).map_err(|error| arrow_failure(&error))?;
-        let pieces: Vec<&dyn Array> = numbers.iter().map(|numbers| numbers as &dyn Array).collect();
-        let numbers = concat(&pieces).map_err(|error| arrow_failure(&error))?;
-        let order = sort_indices(&self.order, &rows, &[Arc::clone(&numbers)], self.ties, None)?;
-        Ok((rows, numbers.as_primitive().clone(), order))
+    /// Gives windows that are over, until there are some rows, or all of them and then the watermark.
+    fn close_some(&mut self, out: &mut Output) -> Result<(), Error> {
+        let Some(reached) = self.reached else { return Ok(()) };
+        loop {
+            if let Some(giving) = self.giving.take() {
+                self.giving = self.give_some(giving, out)?;
+                if self.giving.is_some() {
+                    return Ok(());
+                }
+            }
+            let is_due = |end: i64| match (reached, &self.bounds) {
+                (Reached::End, _) => true,
+                (Reached::Watermark(watermark), Some((_, assigner))) => assigner.close(end) <= watermark.0,
+                (Reached::Watermark(_), None) => false,
+            };
+            let due = self.open.first_key_value().is_some_and(|((end, _), _)| is_due(*end));
+            let Some((_, window)) = due.then(|| self.open.pop_first()).flatten() else { break };
+            self.close(window, out)?;
+        }
+        self.reached = None;
+        if let Reached::Watermark(watermark) = reached {
+            if self.bounds.is_some() {
+                self.watermark = watermark.0;
+            }
+            out.watermark(watermark);
+        }
+        Ok(())
     }
 
-    fn close(&self, mut open: OpenWindow, out: &mut Output) -> Result<(), Error> {
-        let Some(arrived) = open.arrived else { return Ok(()) };
-        let (rows, numbers, mut order) = self.ordered(&mut open)?;
-        let mut parts = partitions(&numbers, &order);
-        let all = rows.num_rows();
-        if let Some(most) = self.most_rows() {
-            let first = |part: &Part| part.from..part.to.min(part.from.saturating_add(most));
-            let kept = parts.iter().flat_map(|part| order.values()[first(part)].iter().copied());
-            let kept = UInt32Array::from_iter_values(kept);
-            parts = partitions(&numbers, &kept);
-            order = kept;
+    /// Gives some rows of a window, and what is left of it.
+    fn give_some(&self, mut giving: Giving, out: &mut Output) -> Result<Option<Giving>, Error> {
+        for _ in 0..PIECES_AT_ONCE {
+            let to = giving.order.len().min(giving.from + giving.piece);
+            if giving.from == to {
+                return Ok(None);
+            }
+            let rows = giving.rows.chosen(&self.input, &giving.order[giving.from..to])?;
+            let mut columns: Vec<ArrayRef> = rows.columns().to_vec();
+            columns.push(Arc::new(Int64Array::from(giving.numbers[giving.from..to].to_vec())));
+            let given = RecordBatch::try_new(self.schema.clone(), columns)
+                .map_err(|error| Error::internal("Over", error))?;
+            out.batch(StreamBatch::inserts(given, giving.arrived));
+            giving.from = to;
         }
-        let rows = take_record_batch(&rows, &order).map_err(|error| arrow_failure(&error))?;
+        Ok(Some(giving))
+    }
+
+    fn close(&mut self, open: OpenWindow, out: &mut Output) -> Result<(), Error> {
+        let Some(arrived) = open.arrived else { return Ok(()) };
+        let (numbers, order) = open.rows.ordered(&self.order, self.ties)?;
+        let parts = partitions(&numbers, &order);
+        let all = open.rows.len();
+        if let Some(most) = self.most_rows() {
+            let (mut first, mut numbers) = (Vec::new(), Vec::new());
+            for part in parts {
+                let count = most.min(part.to - part.from);
+                first.extend_from_slice(&order.values()[part.from..part.from + count]);
+                numbers.extend(1..=count as i64);
+            }
+            out.counts.held -= all as u64;
+            out.counts.used += first.len() as u64;
+            out.counts.filtered += (all - first.len()) as u64;
+            let piece = open.rows.batch_rows();
+            let (rows, order) = (open.rows, first);
+            self.giving = Some(Giving { rows, order, numbers, from: 0, piece, arrived });
+            return Ok(());
+        }
+        let rows = open.rows.chosen(&self.input, order.values())?;
+        drop(open.rows);
         let times = match self.order.as_slice() {
             [only] => event_times(&evaluate(&only.expr, &rows)?).ok().map(|(times, _)| times),
             _ => None,
@@ -280,26 +347,21 @@ impl Operator for OverAtClose {
     }
 
     fn process_watermark(&mut self, watermark: Watermark, out: &mut Output) -> Result<(), Error> {
-        if let Some((_, assigner)) = &self.bounds {
-            let assigner = assigner.clone();
-            while let Some(first) = self.open.first_entry() {
-                if assigner.close(first.key().0) > watermark.0 {
-                    break;
-                }
-                let window = first.remove();
-                self.close(window, out)?;
-            }
-            self.watermark = watermark.0;
-        }
-        out.watermark(watermark);
-        Ok(())
+        self.reached = Some(Reached::Watermark(watermark));
+        self.close_some(out)
     }
 
     fn finish(&mut self, out: &mut Output) -> Result<(), Error> {
-        while let Some((_, window)) = self.open.pop_first() {
-            self.close(window, out)?;
-        }
-        Ok(())
+        self.reached = Some(Reached::End);
+        self.close_some(out)
+    }
+
+    fn is_at_work(&self) -> bool {
+        self.reached.is_some()
+    }
+
+    fn go_on(&mut self, out: &mut Output) -> Result<(), Error> {
+        self.close_some(out)
     }
 
     /// The partitions of open windows as they were first seen, and the rows of windows in the order of arrival.
@@ -321,7 +383,7 @@ impl Operator for OverAtClose {
         columns.push(Arc::new(Int64Array::from(ends)));
         columns.push(Arc::new(Int64Array::from(starts)));
         state.columns("partitions", columns, &keys)?;
-        let rows = self.open.values().flat_map(|open| open.rows.iter().map(|(rows, _)| rows));
+        let rows = self.open.values().flat_map(|open| open.rows.batches());
         state.table("rows", shared(&self.input, rows)?, &self.partition);
         state.number("watermark", self.watermark);
         Ok(())
@@ -349,8 +411,7 @@ impl Operator for OverAtClose {
             let numbers = places.clone().map(number).collect::<Result<Vec<_>, _>>()?;
             let places = UInt32Array::from_iter_values(places.map(|place| place as u32));
             let own = take_record_batch(&rows, &places).map_err(|error| arrow_failure(&error))?;
-            open.rows.push((own, UInt32Array::from(numbers)));
-            open.num_rows += run.len();
+            open.rows.push(own, UInt32Array::from(numbers));
             from += run.len();
         }
         self.watermark = state.lowest("watermark").unwrap_or(i64::MIN);
@@ -360,13 +421,15 @@ impl Operator for OverAtClose {
 
     fn state(&self) -> StateSize {
         let size = |open: &OpenWindow| {
-            let rows: usize = open.rows.iter().map(|(rows, _)| rows.get_array_memory_size()).sum();
+            let rows: usize = open.rows.batches().map(RecordBatch::get_array_memory_size).sum();
             rows + open.partitions.size()
         };
+        let giving = self.giving.iter().flat_map(|giving| giving.rows.batches());
+        let giving: usize = giving.map(RecordBatch::get_array_memory_size).sum();
         StateSize {
             windows: self.open.len(),
-            rows: self.open.values().map(|open| open.num_rows).sum(),
-            bytes: self.open.values().map(size).sum(),
+            rows: self.open.values().map(|open| open.rows.len()).sum(),
+            bytes: self.open.values().map(size).sum::<usize>() + giving,
         }
     }
 }

@@ -8,6 +8,7 @@
 //! Invariant: a row's values are a function of the rows that are not late, never of when watermarks
 //! came.
 
+mod arrived;
 mod at_close;
 mod changes;
 mod compute;
