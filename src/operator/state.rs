@@ -305,28 +305,21 @@ impl StateReader {
     /// kept such a table.
     ///
     /// # Errors
-    /// `K002` if the state does not fit together.
+    /// `K002` if the state does not fit together, or is too large for one batch.
     pub fn table(&self, name: &str) -> Result<Option<RecordBatch>, Error> {
         let name = format!("{}{name}", self.scope);
-        let mut all = Vec::new();
+        let parent = self.parent(&name);
+        let (mut all, mut before) = (Vec::new(), 0);
         for part in &self.parts {
-            let Some(table) = part.tables.get(&name) else { continue };
-            all.push(self.own(part, table)?);
-        }
-        if let Some(parent) = self.parent(&name) {
-            let (mut before, mut tables) = (0, all.iter_mut());
-            for part in &self.parts {
-                if part.tables.contains_key(&name)
-                    && let Some(rows) = tables.next()
-                    && before > 0
-                {
-                    *rows = shifted(rows, before)?;
+            if let Some(table) = part.tables.get(&name) {
+                for rows in self.own(part, table)? {
+                    all.push(if before > 0 { shifted(&rows, before)? } else { rows });
                 }
-                // Its rows of the other table count where nothing belongs to them, too.
-                if part.tables.contains_key(&parent) {
-                    let places = self.own_places(part, &parent)?;
-                    before += places.iter().filter(|place| place.is_some()).count() as u32;
-                }
+            }
+            // Its rows of the other table count where nothing belongs to them, too.
+            if let Some(parent) = parent.as_ref().filter(|parent| part.tables.contains_key(*parent)) {
+                let places = self.own_places(part, parent)?;
+                before += places.iter().filter(|place| place.is_some()).count() as u32;
             }
         }
         let Some(first) = all.first() else { return Ok(None) };
@@ -334,7 +327,10 @@ impl StateReader {
         // kept with the smallest of them.
         let (schema, nothing) = (first.schema(), first.slice(0, 0));
         all.push(nothing);
-        concat_batches(&schema, &all).map(Some).map_err(|error| Error::internal("state", error))
+        concat_batches(&schema, &all).map(Some).map_err(|error| match error {
+            ArrowError::OffsetOverflowError(_) => too_large(),
+            error => Error::internal("state", error),
+        })
     }
 
     fn parent(&self, name: &str) -> Option<String> {
@@ -352,46 +348,50 @@ impl StateReader {
         Ok(self.table(name)?.map(|rows| rows.columns().to_vec()))
     }
 
-    fn own(&self, part: &OperatorState, table: &StateTable) -> Result<RecordBatch, Error> {
-        let rows = whole(table)?;
-        let Some((subtask, subtasks)) = self.place else { return Ok(rows) };
-        let kept: BooleanArray = match &table.owner {
-            Owner::First if subtask == 0 => return Ok(rows),
-            Owner::First => return Ok(rows.slice(0, 0)),
-            Owner::Keys(keys) => kept_by_keys(&rows, keys, subtask, subtasks)?,
-            Owner::Table(parent) => {
-                let places = self.own_places(part, parent)?;
-                let (first, rest) =
-                    rows.columns().split_first().ok_or_else(|| misfit("a table without places"))?;
-                let first = places_of(first)?;
-                let moved = first.iter().map(|place| places.get(place? as usize).copied().flatten());
-                let moved: UInt32Array = moved.collect();
-                let kept: BooleanArray = (0..moved.len()).map(|row| Some(moved.is_valid(row))).collect();
-                let mut columns: Vec<ArrayRef> = vec![Arc::new(moved)];
-                columns.extend_from_slice(rest);
-                let rows = RecordBatch::try_new(rows.schema(), columns)
-                    .map_err(|error| Error::internal("state", error))?;
-                return filter_record_batch(&rows, &kept).map_err(|error| Error::internal("state", error));
-            }
+    /// Batch by batch: all of them may be too much for one.
+    fn own(&self, part: &OperatorState, table: &StateTable) -> Result<Vec<RecordBatch>, Error> {
+        let mut places = None;
+        if let (Some(_), Owner::Table(parent)) = (self.place, &table.owner) {
+            places = Some(self.own_places(part, parent)?);
+        }
+        let own = |rows: RecordBatch| {
+            let Some((subtask, subtasks)) = self.place else { return Ok(rows) };
+            let (rows, kept) = match (&table.owner, &places) {
+                (Owner::First, _) if subtask == 0 => return Ok(rows),
+                (Owner::First, _) => return Ok(rows.slice(0, 0)),
+                (Owner::Keys(keys), _) => {
+                    let kept = kept_by_keys(&rows, keys, subtask, subtasks)?;
+                    (rows, kept)
+                }
+                (Owner::Table(_), places) => moved(&rows, places.as_deref().unwrap_or_default())?,
+            };
+            filter_record_batch(&rows, &kept).map_err(|error| Error::internal("state", error))
         };
-        filter_record_batch(&rows, &kept).map_err(|error| Error::internal("state", error))
+        let own: Vec<RecordBatch> = table.batches().map(|rows| own(rows?)).collect::<Result<_, Error>>()?;
+        if own.is_empty() { Err(misfit("a table without a schema")) } else { Ok(own) }
     }
 
     /// For each row of a table its place among those that are this subtask's; `None`: it is another's.
     fn own_places(&self, part: &OperatorState, name: &str) -> Result<Vec<Option<u32>>, Error> {
         let table = part.tables.get(name).ok_or_else(|| misfit(format_args!("no table \"{name}\"")))?;
-        let rows = whole(table)?;
-        let is_own: BooleanArray = match (self.place, &table.owner) {
-            (None, _) | (Some((0, _)), Owner::First) => BooleanArray::from(vec![true; rows.num_rows()]),
-            (Some(_), Owner::First) => BooleanArray::from(vec![false; rows.num_rows()]),
-            (Some((subtask, subtasks)), Owner::Keys(keys)) => kept_by_keys(&rows, keys, subtask, subtasks)?,
-            (Some(_), Owner::Table(parent)) => {
-                let places = self.own_places(part, parent)?;
-                let first = rows.columns().first().ok_or_else(|| misfit("a table without places"))?;
-                let is_own = |place: Option<u32>| Some(places.get(place? as usize)?.is_some());
-                places_of(first)?.iter().map(|place| Some(is_own(place).unwrap_or(false))).collect()
-            }
+        let mut places = None;
+        if let (Some(_), Owner::Table(parent)) = (self.place, &table.owner) {
+            places = Some(self.own_places(part, parent)?);
+        }
+        let own = |rows: &RecordBatch| -> Result<BooleanArray, Error> {
+            Ok(match (self.place, &table.owner) {
+                (None, _) | (Some((0, _)), Owner::First) => BooleanArray::from(vec![true; rows.num_rows()]),
+                (Some(_), Owner::First) => BooleanArray::from(vec![false; rows.num_rows()]),
+                (Some((subtask, subtasks)), Owner::Keys(keys)) => {
+                    kept_by_keys(rows, keys, subtask, subtasks)?
+                }
+                (Some(_), Owner::Table(_)) => moved(rows, places.as_deref().unwrap_or_default())?.1,
+            })
         };
+        let mut is_own: Vec<bool> = Vec::new();
+        for rows in table.batches() {
+            is_own.extend(own(&rows?)?.values());
+        }
         let mut next = 0;
         let place = |is_own: bool| {
             is_own.then(|| {
@@ -399,8 +399,21 @@ impl StateReader {
                 next - 1
             })
         };
-        Ok(is_own.values().iter().map(place).collect())
+        Ok(is_own.into_iter().map(place).collect())
     }
+}
+
+/// Rows that belong to those of another table with the places that these have now, and which of them still do.
+fn moved(rows: &RecordBatch, places: &[Option<u32>]) -> Result<(RecordBatch, BooleanArray), Error> {
+    let (first, rest) = rows.columns().split_first().ok_or_else(|| misfit("a table without places"))?;
+    let moved = places_of(first)?.iter().map(|place| places.get(place? as usize).copied().flatten());
+    let moved: UInt32Array = moved.collect();
+    let kept = (0..moved.len()).map(|row| Some(moved.is_valid(row))).collect();
+    let mut columns: Vec<ArrayRef> = vec![Arc::new(moved)];
+    columns.extend_from_slice(rest);
+    let rows =
+        RecordBatch::try_new(rows.schema(), columns).map_err(|error| Error::internal("state", error))?;
+    Ok((rows, kept))
 }
 
 fn kept_by_keys(
@@ -432,19 +445,12 @@ fn shifted(rows: &RecordBatch, by: u32) -> Result<RecordBatch, Error> {
     RecordBatch::try_new(rows.schema(), columns).map_err(|error| Error::internal("state", error))
 }
 
-fn whole(table: &StateTable) -> Result<RecordBatch, Error> {
-    if !table.spilled.is_empty() {
-        let rows = table.batches().collect::<Result<Vec<_>, _>>()?;
-        let first = rows.first().ok_or_else(|| misfit("a table without a schema"))?;
-        return concat_batches(&first.schema(), &rows).map_err(|error| Error::internal("state", error));
-    }
-    match table.rows.as_slice() {
-        [] => Err(misfit("a table without a schema")),
-        [only] => Ok(only.clone()),
-        [first, ..] => {
-            concat_batches(&first.schema(), &table.rows).map_err(|error| Error::internal("state", error))
-        }
-    }
+/// Offsets of text have 32 bits.
+fn too_large() -> Error {
+    let message = "the state of an operator has more than 2 GB of text or bytes in one column, which is more than one \
+                   subtask can take up";
+    Error::run(code::BAD_CHECKPOINT, message)
+        .hint("Go on with more subtasks, each of which has a part of it: -p 8.")
 }
 
 /// Rows of state with the schema of those that were kept, which may name columns otherwise.
